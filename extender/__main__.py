@@ -1,0 +1,34 @@
+"""The console script ``scheduler-extender``."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from extender.cli.conformance import conformance
+from extender.cli.serve import serve
+from extender.errors import ExtenderError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(serve)
+app.command()(conformance)
+
+
+@app.callback()
+def _about() -> None:
+    """Serve placement rules in Python to kube-scheduler, and try them without a cluster."""
+
+
+def main() -> None:
+    """Run a command; errors that are the operator's to mend are printed without a traceback."""
+    try:
+        app()
+    except ExtenderError as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""The HTTP face of the service: the verbs on one port, probes and metrics on another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from time import monotonic, perf_counter
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from extender import schema, wire
+from extender.config import ServerSection
+from extender.errors import DISCIPLINE, BodyTimeout, BodyTooLarge, Channel, ExtenderError, reply_status
+from extender.runtime import Runtime
+from extender.verbs import filter as filter_verb
+from extender.verbs import preempt as preempt_verb
+from extender.verbs import prioritize as prioritize_verb
+
+_log = logging.getLogger(__name__)
+
+JSON = "application/json"
+VERBS = tuple(DISCIPLINE)
+_CLIENT_CLOSED = 499
+
+Answer = Callable[[bytes, float], Awaitable[bytes]]
+Checks = Callable[[], Iterable[tuple[str, str]]]
+
+
+def create_app(runtime: Runtime) -> ASGIApp:
+    """Return the application of the verbs' port."""
+    service = runtime.service
+
+    async def answer_filter(body: bytes, deadline_seconds: float) -> bytes:
+        return filter_verb.answer(service, body, deadline_seconds)
+
+    async def answer_prioritize(body: bytes, deadline_seconds: float) -> bytes:
+        return prioritize_verb.answer(service, body, deadline_seconds)
+
+    async def answer_preempt(body: bytes, deadline_seconds: float) -> bytes:
+        return preempt_verb.answer(service, body, deadline_seconds)
+
+    async def answer_bind(body: bytes, deadline_seconds: float) -> bytes:  # noqa: ARG001 - a bind runs to its end
+        return await runtime.binder.answer(body)
+
+    app = FastAPI(
+        title="kube-scheduler-extender",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    answers = {
+        "filter": answer_filter,
+        "prioritize": answer_prioritize,
+        "bind": answer_bind,
+        "preempt": answer_preempt,
+    }
+    for verb, answer in answers.items():
+        app.add_api_route(
+            f"/{verb}",
+            _Endpoint(runtime, verb, answer),
+            methods=["POST"],
+            summary=schema.VERBS[verb].summary,
+            description=f"A failure is told by {DISCIPLINE[verb].channel.value}; then {DISCIPLINE[verb].consequence}.",
+            openapi_extra=schema.operation(verb),
+            response_class=Response,
+            operation_id=verb,
+        )
+    _document(app)
+    app.add_exception_handler(HTTPException, _explain)
+    return NormalizedPath(app, runtime.configuration.server.path_prefixes)
+
+
+class _Endpoint:
+    """Reads the body of a request, has it answered, and turns every failure into the reply its verb allows."""
+
+    def __init__(self, runtime: Runtime, verb: str, answer: Answer) -> None:
+        self._metrics = runtime.metrics
+        self._limits = runtime.configuration.server
+        self._verb = verb
+        self._answer = answer
+
+    async def __call__(self, request: Request) -> Response:
+        arrived = monotonic()
+        start, body, result, headers = perf_counter(), b"", "ok", {}
+        try:
+            body = await read_body(request, self._limits)
+            start = perf_counter()
+            reply, status = await self._answer(body, arrived + self._limits.deadline_seconds), 200
+        except ClientDisconnect:
+            reply, status, result = b"", _CLIENT_CLOSED, "ClientDisconnect"
+        except ExtenderError as error:
+            reply, status, result = _failure(self._verb, error), reply_status(self._verb, error), type(error).__name__
+            if isinstance(error, BodyTimeout):
+                headers["Connection"] = "close"
+            _log.warning("request failed", extra={"verb": self._verb, "result": result, "error": str(error)})
+        except Exception as error:
+            _log.exception("request failed unexpectedly", extra={"verb": self._verb})
+            wrapped = ExtenderError(f"internal error: {type(error).__name__}; the log of the extender says more")
+            reply, status, result = _failure(self._verb, wrapped), reply_status(self._verb, wrapped), "InternalError"
+        self._metrics.verb(self._verb, result, perf_counter() - start, len(body))
+        return Response(reply, status, headers, JSON)
+
+
+async def read_body(request: Request, limits: ServerSection) -> bytes:
+    """Return the whole body of a request.
+
+    One over the cap is read to its end, so that the sender gets to see the answer, but not kept.
+
+    Raises:
+        BodyTooLarge: it is over ``limits.max_body_bytes``.
+        BodyTimeout: it took longer than ``limits.body_timeout_seconds``.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_timeout_seconds):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size <= limits.max_body_bytes:
+                    chunks.append(chunk)
+    except TimeoutError:
+        raise BodyTimeout(
+            f"the body did not arrive within {limits.body_timeout_seconds:g} s, only {size} bytes of it; "
+            "mind the network, or raise server.bodyTimeoutSeconds"
+        ) from None
+    if size > limits.max_body_bytes:
+        raise BodyTooLarge(
+            f"the body has {size} bytes, over the cap of {limits.max_body_bytes}; "
+            "use nodeCacheCapable: true, or raise server.maxBodyBytes"
+        )
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _failure(verb: str, error: ExtenderError) -> bytes:
+    if DISCIPLINE[verb].channel is Channel.ERROR_FIELD:
+        return wire.encode_filter_error(str(error)) if verb == "filter" else wire.encode_bind(str(error))
+    return wire.encode_bind(str(error))
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    """Answer a request that no route takes, in words."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    path, known = request.url.path, ", ".join(f"/{verb}" for verb in VERBS)
+    text = {
+        404: f"nothing is served at {path}; the verbs are {known}: check urlPrefix and the verbs of the extender",
+        405: f"{path} takes POST, got {request.method}",
+    }.get(error.status_code, str(error.detail))
+    return Response(wire.encode_bind(text), error.status_code, error.headers, JSON)
+
+
+def _document(app: FastAPI) -> None:
+    """Have the OpenAPI document name the wire types."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(schema.components())
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way of extending the document
+
+
+class NormalizedPath:
+    """Folds repeated and trailing slashes and strips configured prefixes, without a redirect."""
+
+    def __init__(self, app: ASGIApp, prefixes: Sequence[str]) -> None:
+        self._app = app
+        self._prefixes = sorted((prefix.strip("/") for prefix in prefixes), key=len, reverse=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on under its short path."""
+        if scope["type"] == "http":
+            scope["path"] = self.fold(scope["path"])
+        await self._app(scope, receive, send)
+
+    def fold(self, path: str) -> str:
+        """Return the path that routes know."""
+        folded = re.sub("/+", "/", path).strip("/")
+        for prefix in self._prefixes:
+            if prefix and folded.startswith(f"{prefix}/"):
+                return folded[len(prefix) :]
+        return f"/{folded}"
+
+
+# --- management ------------------------------------------------------------------------------------------------------
+
+
+def create_management_app(runtime: Runtime) -> ASGIApp:
+    """Return the application of the management port; it may run on another thread than the verbs."""
+    app = FastAPI(title="kube-scheduler-extender management", docs_url=None, redoc_url=None, openapi_url=None)
+
+    async def metrics() -> Response:
+        return Response(runtime.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def livez(request: Request) -> Response:
+        return _report("livez", runtime.liveness, request)
+
+    async def readyz(request: Request) -> Response:
+        return _report("readyz", runtime.readiness, request)
+
+    for path, endpoint in (("/metrics", metrics), ("/livez", livez), ("/healthz", livez), ("/readyz", readyz)):
+        app.add_api_route(path, endpoint, methods=["GET"], response_class=Response)
+    return app
+
+
+def _report(name: str, checks: Checks, request: Request) -> Response:
+    """Answer a probe the way the API server does: ``ok``, or a line a check."""
+    found = list(checks())
+    failed = any(problem for _, problem in found)
+    if not failed and "verbose" not in request.query_params:
+        return Response("ok", media_type="text/plain")
+    lines = [f"[-]{check} failed: {problem}" if problem else f"[+]{check} ok" for check, problem in found]
+    lines.append(f"{name} check {'failed' if failed else 'passed'}")
+    return Response("\n".join(lines) + "\n", 503 if failed else 200, media_type="text/plain")

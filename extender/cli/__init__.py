@@ -1,0 +1,1 @@
+"""The commands of ``scheduler-extender``: one module each."""

@@ -1,0 +1,68 @@
+"""``scheduler-extender serve``: answer kube-scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from extender.cluster.apiserver import ApiServer, load_objects
+from extender.cluster.connection import Connection, connect
+from extender.config import ExtenderConfiguration, load_configuration
+from extender.runtime import Runtime
+from extender.server import Serving
+from extender.server import serve as serve_until_stopped
+from extender.telemetry import set_up_logging
+
+_log = logging.getLogger("extender.serve")
+
+
+def serve(
+    config: Annotated[Path | None, typer.Option(help="An ExtenderConfiguration in YAML.")] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(help="Objects in YAML or JSON: serve on an embedded cluster that holds them.")
+    ] = None,
+    cluster_port: Annotated[int, typer.Option(help="The port of the embedded cluster's API; 0 takes a free one.")] = 0,
+    kubeconfig: Annotated[str, typer.Option(help="Reach the API server as this kubeconfig says.")] = "",
+    context: Annotated[str, typer.Option(help="The context of the kubeconfig to use.")] = "",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting by its path, such as server.port=9000; repeatable.")
+    ] = None,
+) -> None:
+    """Serve /filter, /prioritize, /bind and /preempt until stopped."""
+    configuration = load_configuration(config, settings=setting or ())
+    set_up_logging(configuration.log.level, configuration.log.format)
+    uvloop.run(_serve(configuration, cluster, cluster_port, kubeconfig, context))
+
+
+async def _serve(
+    configuration: ExtenderConfiguration, cluster: Path | None, cluster_port: int, kubeconfig: str, context: str
+) -> None:
+    async with _connection(configuration, cluster, cluster_port, kubeconfig, context) as connection:
+        await serve_until_stopped(Runtime(configuration, connection), _announce)
+
+
+@contextlib.asynccontextmanager
+async def _connection(
+    configuration: ExtenderConfiguration, cluster: Path | None, cluster_port: int, kubeconfig: str, context: str
+) -> AsyncIterator[Connection]:
+    section = configuration.client_connection
+    if cluster is None:
+        yield connect(kubeconfig=kubeconfig or section.kubeconfig or None, context=context or section.context or None)
+        return
+    server = ApiServer(objects=load_objects(cluster))
+    await server.start(host="127.0.0.1", port=cluster_port)
+    _log.info("embedded cluster", extra={"url": server.url, "objects": str(cluster)})
+    try:
+        yield connect(url=server.url)
+    finally:
+        await server.stop()
+
+
+def _announce(ports: Serving) -> None:
+    _log.info("serving", extra={"verbs": ports.url, "management": ports.management_url})

@@ -1,0 +1,28 @@
+"""How an embedded API server behaves; all but the resources may be changed while it runs."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+from extender.cluster.apiserver.resource import Resource
+
+
+@dataclass
+class ServerOptions:
+    """Behaviour of one server.
+
+    ``forbidden`` has pairs of verb and qualified resource, such as ``("list", "leases.coordination.k8s.io")`` or
+    ``("create", "pods/binding")``, that are answered with 403. ``token`` is the bearer token asked for, None for no
+    check. ``streaming_lists`` off makes the server answer ``sendInitialEvents`` as releases without it do.
+    """
+
+    bookmark_interval_seconds: float = 60.0
+    watch_timeout_seconds: float = 1800.0
+    streaming_lists: bool = True
+    token: str | None = None
+    user: str = "system:serviceaccount:kube-system:scheduler-extender"
+    forbidden: set[tuple[str, str]] = field(default_factory=set)
+    ssl_context: ssl.SSLContext | None = None
+    resources: tuple[Resource, ...] = ()
+    history_events: int = 100_000

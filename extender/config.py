@@ -1,0 +1,248 @@
+"""ExtenderConfiguration: one YAML file, environment and flags over it, validated all at once.
+
+Every finding carries the path of its field and what to do, such as
+``server.port: must be <= 65535, got 70000``. Unknown keys are refused. Values come from, the later the stronger:
+defaults, the file, environment variables ``SCHEDULER_EXTENDER_<PATH>`` (``SCHEDULER_EXTENDER_SERVER__PORT=9000``) and
+flags ``--set server.port=9000``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from extender.errors import ConfigurationError
+
+API_VERSION: Final = "scheduler-extender/v1"
+KIND: Final = "ExtenderConfiguration"
+ENVIRONMENT_PREFIX = "SCHEDULER_EXTENDER_"
+
+Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86400)]
+
+
+class _Section(BaseModel):
+    """Root of every section: camelCase in the file, unknown keys refused, never changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class AlgorithmEntry(_Section):
+    """One algorithm of a profile: the name of an in-tree one, or ``module:Class``."""
+
+    name: Annotated[str, Field(min_length=1)]
+    args: dict[str, Any] | None = None
+    """Arguments; what is valid is up to the algorithm. Given once, they hold for its predicate and its priority."""
+
+
+class PriorityEntry(AlgorithmEntry):
+    """One priority of a profile."""
+
+    weight: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """How much it counts; the algorithm's default weight where left out."""
+
+
+class Predicates(_Section):
+    """Which predicates run, in this order; all default ones where left out. Mandatory ones always run, first."""
+
+    enabled: list[AlgorithmEntry] | None = None
+    disabled: list[str] = []
+
+
+class Priorities(_Section):
+    """Which priorities score; all default ones where left out."""
+
+    enabled: list[PriorityEntry] | None = None
+    disabled: list[str] = []
+
+
+class ProfileSection(_Section):
+    """The algorithms that serve kube-scheduler."""
+
+    predicates: Predicates = Predicates()
+    priorities: Priorities = Priorities()
+
+
+class ServerSection(_Section):
+    """The port that kube-scheduler calls."""
+
+    host: str = "0.0.0.0"
+    port: Port = 8888
+    path_prefixes: list[Annotated[str, Field(pattern=r"^/")]] = ["/scheduler"]
+    """The verbs answer at ``/filter`` and below each of these, at ``/scheduler/filter``."""
+    max_body_bytes: Annotated[int, Field(ge=1024, le=4 * 2**30)] = 256 * 2**20
+    body_timeout_seconds: Seconds = 4.0
+    """How long a request may take to arrive; below kube-scheduler's httpTimeout of 5 s."""
+    deadline_seconds: Seconds = 4.5
+    """When work on a request is given up, counted from its arrival; below httpTimeout as well."""
+    keep_alive_seconds: Seconds = 120.0
+    """How long idle connections stay open; Go reuses them for 90 s and loses the request on one that is closing."""
+    drain_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
+    """How long new connections are still served after SIGTERM, while the endpoint is being taken out."""
+    grace_seconds: Seconds = 20.0
+    """How long running requests may take after that."""
+
+    @field_validator("keep_alive_seconds")
+    @classmethod
+    def _above_the_idle_time_of_go(cls, value: float) -> float:
+        if value <= 90:
+            raise ValueError("must be > 90, because kube-scheduler reuses idle connections for 90 s")
+        return value
+
+
+class ManagementSection(_Section):
+    """The port for probes and metrics."""
+
+    host: str = "0.0.0.0"
+    port: Port = 8889
+
+
+class ClientSection(_Section):
+    """How the API server is reached; without a kubeconfig, as a pod in the cluster."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    request_timeout_seconds: Seconds = 10.0
+    silence_seconds: Annotated[float, Field(ge=1, le=600)] = 75.0
+    """A watch that says nothing for so long is taken for dead; above the bookmark interval of about 60 s."""
+    page_size: Annotated[int, Field(ge=1, le=10_000)] = 500
+
+
+class CacheSection(_Section):
+    """How long the service trusts what it was not told again."""
+
+    assumed_pod_seconds: Seconds = 300.0
+    """How long a bound pod is counted although the watch does not confirm it."""
+
+
+class LogSection(_Section):
+    """What is logged, and how."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "text"] = "json"
+
+
+class ExtenderConfiguration(_Section):
+    """Everything that can be set."""
+
+    api_version: Literal["scheduler-extender/v1"] = API_VERSION
+    kind: Literal["ExtenderConfiguration"] = KIND
+    profiles: Annotated[list[ProfileSection], Field(min_length=1, max_length=1)] = [ProfileSection()]
+    server: ServerSection = ServerSection()
+    management: ManagementSection = ManagementSection()
+    client_connection: ClientSection = ClientSection()
+    cache: CacheSection = CacheSection()
+    log: LogSection = LogSection()
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> ExtenderConfiguration:
+        if self.server.port and self.server.port == self.management.port:
+            raise ValueError("server.port and management.port must differ")
+        return self
+
+
+def load_configuration(
+    path: Path | None = None, *, environment: Mapping[str, str] | None = None, settings: Iterable[str] = ()
+) -> ExtenderConfiguration:
+    """Read and validate the configuration.
+
+    ``settings`` are flags of the form ``path=value``; values are read as YAML.
+
+    Raises:
+        ConfigurationError: all findings at once, each with its path.
+    """
+    tree = _read_file(path) if path is not None else {}
+    problems: list[str] = []
+    variables = os.environ if environment is None else environment
+    for name in sorted(variables):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            keys = [to_camel(part) for part in name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")]
+            _put(tree, keys, variables[name], name, problems)
+    for setting in settings:
+        dotted, equals, value = setting.partition("=")
+        if not equals:
+            problems.append(f"--set {setting}: must have the form path=value")
+        else:
+            _put(tree, dotted.split("."), value, f"--set {dotted}", problems)
+    try:
+        configuration = ExtenderConfiguration.model_validate(tree)
+    except ValidationError as error:
+        problems += explain(error)
+    if problems:
+        raise ConfigurationError(problems)
+    return configuration
+
+
+def explain(error: ValidationError, root: str = "") -> list[str]:
+    """Return one line a finding: path, what is wrong, and what was given."""
+    lines = []
+    for finding in error.errors(include_url=False):
+        path = _join(root, finding["loc"])
+        lines.append(f"{path}: {_text(finding)}" if path else _text(finding))
+    return lines
+
+
+_COMPARISONS = {
+    "greater_than": ("gt", ">"),
+    "greater_than_equal": ("ge", ">="),
+    "less_than": ("lt", "<"),
+    "less_than_equal": ("le", "<="),
+}
+
+
+def _text(finding: Any) -> str:
+    kind, given, context = finding["type"], finding["input"], finding.get("ctx", {})
+    if kind in _COMPARISONS:
+        key, sign = _COMPARISONS[kind]
+        return f"must be {sign} {context[key]}, got {given!r}"
+    if kind == "extra_forbidden":
+        return "unknown key; remove it or correct its spelling"
+    if kind == "missing":
+        return "is missing"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "literal_error":
+        return f"must be {context['expected']}, got {given!r}"
+    return f"{finding['msg'][:1].lower()}{finding['msg'][1:]}, got {given!r}"
+
+
+def _join(root: str, location: tuple[int | str, ...]) -> str:
+    path = root
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: is not YAML: {error}") from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigurationError(f"{path}: must hold one {KIND} object")
+    return tree
+
+
+def _put(tree: dict[str, Any], keys: list[str], text: str, origin: str, problems: list[str]) -> None:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problems.append(f"{origin}: is not YAML: {error}")
+        return
+    for key in keys[:-1]:
+        branch = tree.setdefault(key, {})
+        if not isinstance(branch, dict):
+            problems.append(f"{origin}: {key} is not a section")
+            return
+        tree = branch
+    tree[keys[-1]] = value

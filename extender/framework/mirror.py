@@ -1,0 +1,293 @@
+"""The cluster as the service knows it: the node table, one record a pod, and the caches of the enabled algorithms.
+
+A placed pod is counted in exactly one of two ways::
+
+    watch: pod without node ──▶ pending ──assume──▶ assumed ──watch: same pod with a node──▶ added
+                                   ▲                  │ ▲
+                                   └──────forget──────┘ └─ finish_binding starts the clock, expire ends it
+                                                           when the watch never confirms
+
+Everything here is synchronous: between two calls the state is consistent, so readers need no lock. Callers apply
+changes one event at a time, and ``what_if`` applies some, lets the caller look, and undoes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from extender.framework.cache import Cache
+from extender.framework.store import FoldingStore
+from extender.model.kind import NODES, PODS, Kind, Store, object_key
+from extender.model.node import NodeInfo, read_node
+from extender.model.pod import PodInfo, PodReader
+from extender.model.table import NodeTable
+
+C = TypeVar("C", bound=Cache)
+
+
+class Assumed:
+    """A pod that is counted on a node before the watch says so; ``deadline_seconds`` is set once its bind ended."""
+
+    __slots__ = ("deadline_seconds", "info")
+
+    def __init__(self, info: PodInfo) -> None:
+        self.info = info
+        self.deadline_seconds: float | None = None
+
+
+class Mirror:
+    """Folds events into the node table and into every cache."""
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self.pods: dict[str, PodInfo] = {}
+        """Records by ``namespace/name`` as the watch told them."""
+        self.by_uid: dict[str, PodInfo] = {}
+        """The same records by uid."""
+        self.assumed: dict[str, Assumed] = {}
+        """Assumed pods by uid."""
+        self.reader = PodReader()
+        self.version = 0
+        """Changes with every change that an answer could depend on."""
+        self._caches: dict[type[Cache], Cache] = {}
+        self._objects: dict[Kind, dict[str, Any]] = {}
+
+    # --- caches ------------------------------------------------------------------------------------------------------
+
+    def cache(self, cache_class: type[C]) -> C:
+        """Return the shared instance of ``cache_class``, built from what exists now where it is new."""
+        found = self._caches.get(cache_class)
+        if found is None:
+            found = cache_class(self.table)
+            self.fill(found)
+            self._caches[cache_class] = found
+            self.table.on_grow(found.grow)
+        return cast(C, found)
+
+    @property
+    def caches(self) -> Iterable[Cache]:
+        """Every cache that is kept up to date."""
+        return self._caches.values()
+
+    def fill(self, cache: Cache) -> None:
+        """Fold everything that exists now into an empty cache."""
+        for row in self.table.rows().tolist():
+            cache.add_node(row, cast(NodeInfo, self.table.infos[row]))
+        for info in self._counted():
+            cache.add_pod(self.table.index[info.node_name], info)
+        for kind in cache.kinds:
+            for item in self._objects.get(kind, {}).values():
+                cache.add(kind, item)
+
+    def _counted(self) -> Iterator[PodInfo]:
+        for info in self.pods.values():
+            if info.node_name:
+                yield info
+        for assumed in self.assumed.values():
+            yield assumed.info
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def upsert_node(self, node: NodeInfo) -> None:
+        """Hold a version of a node."""
+        row = self.table.index.get(node.name)
+        before = None if row is None else self.table.infos[row]
+        if before is not None and before.same_for_scheduling(node):
+            self.table.replace(node)
+            return
+        if before is not None:
+            self._take_node(before)
+        self._put_node(node)
+
+    def delete_node(self, name: str) -> None:
+        """Forget a node's object; pods that are still on it stay counted."""
+        row = self.table.index.get(name)
+        before = None if row is None else self.table.infos[row]
+        if before is not None:
+            self._take_node(before)
+
+    def _put_node(self, node: NodeInfo) -> None:
+        row = self.table.add(node)
+        for cache in self._caches.values():
+            cache.add_node(row, node)
+        self.version += 1
+
+    def _take_node(self, node: NodeInfo) -> None:
+        row = self.table.index[node.name]
+        for cache in self._caches.values():
+            cache.remove_node(row, node)
+        self.table.remove(row)
+        self.version += 1
+
+    # --- pods --------------------------------------------------------------------------------------------------------
+
+    def upsert_pod(self, info: PodInfo) -> None:
+        """Hold a version of a pod; one that arrives with a node confirms its assumption."""
+        before = self.pods.get(info.key)
+        if before is not None and before.same_for_scheduling(info):
+            self._record(info)
+            return
+        if before is not None:
+            self._forget_record(before)
+            if before.uid != info.uid:
+                self._drop_assumed(before.uid)
+        if info.node_name:
+            self._drop_assumed(info.uid)
+        self._record(info)
+        self._count(info)
+
+    def delete_pod(self, key: str) -> None:
+        """Forget a pod, assumed or not."""
+        before = self.pods.get(key)
+        if before is not None:
+            self._forget_record(before)
+            self._drop_assumed(before.uid)
+
+    def _record(self, info: PodInfo) -> None:
+        self.pods[info.key] = info
+        self.by_uid[info.uid] = info
+
+    def _forget_record(self, info: PodInfo) -> None:
+        del self.pods[info.key]
+        self.by_uid.pop(info.uid, None)
+        self._uncount(info)
+
+    def _count(self, info: PodInfo) -> None:
+        if info.node_name:
+            row = self.table.hold(info.node_name)
+            for cache in self._caches.values():
+                cache.add_pod(row, info)
+            self.version += 1
+
+    def _uncount(self, info: PodInfo) -> None:
+        if info.node_name:
+            row = self.table.index[info.node_name]
+            for cache in self._caches.values():
+                cache.remove_pod(row, info)
+            self.table.drop(row)
+            self.version += 1
+
+    # --- other kinds -------------------------------------------------------------------------------------------------
+
+    def upsert_object(self, kind: Kind, item: Any) -> None:
+        """Hold a version of an object of any other kind."""
+        objects = self._objects.setdefault(kind, {})
+        key = object_key(item.metadata)
+        before = objects.pop(key, None)
+        for cache in self._caches_of(kind):
+            if before is not None:
+                cache.remove(kind, before)
+            cache.add(kind, item)
+        objects[key] = item
+        self.version += 1
+
+    def delete_object(self, kind: Kind, key: str) -> None:
+        """Forget an object of any other kind."""
+        before = self._objects.get(kind, {}).pop(key, None)
+        if before is not None:
+            for cache in self._caches_of(kind):
+                cache.remove(kind, before)
+            self.version += 1
+
+    def objects(self, kind: Kind) -> dict[str, Any]:
+        """Return the objects of one of the other kinds, by key."""
+        return self._objects.setdefault(kind, {})
+
+    def _caches_of(self, kind: Kind) -> list[Cache]:
+        return [cache for cache in self._caches.values() if kind in cache.kinds]
+
+    # --- assumed pods ------------------------------------------------------------------------------------------------
+
+    def assume(self, info: PodInfo) -> None:
+        """Count a pod on ``info.node_name`` before it is bound; one already counted there stays as it is."""
+        held = self.by_uid.get(info.uid)
+        if held is not None and held.node_name:
+            return
+        self._drop_assumed(info.uid)
+        self.assumed[info.uid] = Assumed(info)
+        self._count(info)
+
+    def forget(self, uid: str) -> None:
+        """Undo ``assume``: the bind failed."""
+        self._drop_assumed(uid)
+
+    def finish_binding(self, uid: str, deadline_seconds: float) -> None:
+        """Note that the bind succeeded; the assumption ends at the deadline unless the watch confirms it before."""
+        assumed = self.assumed.get(uid)
+        if assumed is not None:
+            assumed.deadline_seconds = deadline_seconds
+
+    def expire(self, now_seconds: float) -> list[PodInfo]:
+        """End the assumptions whose deadline has passed and return them; those still binding are left alone."""
+        late = [
+            assumed.info
+            for assumed in self.assumed.values()
+            if assumed.deadline_seconds is not None and assumed.deadline_seconds <= now_seconds
+        ]
+        for info in late:
+            self._drop_assumed(info.uid)
+        return late
+
+    def placed(self, uid: str) -> PodInfo | None:
+        """Return the record of a pod that is counted on a node, assumed or not; None for all others."""
+        assumed = self.assumed.get(uid)
+        if assumed is not None:
+            return assumed.info
+        info = self.by_uid.get(uid)
+        return info if info is not None and info.node_name else None
+
+    def _drop_assumed(self, uid: str) -> None:
+        assumed = self.assumed.pop(uid, None)
+        if assumed is not None:
+            self._uncount(assumed.info)
+
+    # --- what if -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def what_if(self, *, without: Iterable[PodInfo] = (), nodes: Iterable[NodeInfo] = ()) -> Iterator[None]:
+        """Let the caller look at the state without some placed pods, and with other versions of some nodes.
+
+        Every change is undone on leaving, in reverse order.
+        """
+        undo: list[Callable[[], None]] = []
+        try:
+            for info in without:
+                self._uncount(info)
+                undo.append(lambda info=info: self._count(info))  # type: ignore[misc]
+            for node in nodes:
+                undo.append(self._swap_node(node))  # noqa: PERF401 - what is done so far must be undone on failure
+            yield
+        finally:
+            for step in reversed(undo):
+                step()
+
+    def _swap_node(self, node: NodeInfo) -> Callable[[], None]:
+        row = self.table.index.get(node.name)
+        before = None if row is None else self.table.infos[row]
+        if before is not None:
+            self._take_node(before)
+        self._put_node(node)
+
+        def undo() -> None:
+            self._take_node(node)
+            if before is not None:
+                self._put_node(before)
+
+        return undo
+
+    # --- informers ---------------------------------------------------------------------------------------------------
+
+    def store(self, kind: Kind) -> Store:
+        """Return what an informer of ``kind`` delivers to."""
+        if kind == NODES:
+            names = lambda: [self.table.name(row) for row in self.table.rows().tolist()]  # noqa: E731
+            return FoldingStore(names, lambda node: self.upsert_node(read_node(node)), self.delete_node)
+        if kind == PODS:
+            return FoldingStore(lambda: self.pods, lambda pod: self.upsert_pod(self.reader.read(pod)), self.delete_pod)
+        return FoldingStore(
+            lambda: self.objects(kind),
+            lambda item: self.upsert_object(kind, item),
+            lambda key: self.delete_object(kind, key),
+        )

@@ -1,0 +1,258 @@
+"""Runs the enabled algorithms of one profile over the candidates of one request.
+
+Everything that is the same for all algorithms lives here: order, first refusal, weights, checks of what an algorithm
+returns, the name in its errors, its time and its counts, and the deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic, perf_counter
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extender.errors import AlgorithmError, DeadlineExceeded, ExtenderError
+from extender.framework.algorithm import MAX_NODE_SCORE, SKIP, Predicate, Priority, Refusal, Skip
+from extender.framework.candidate import Nodes
+from extender.model.column import BoolArray, IntArray
+from extender.model.pod import PendingPod
+
+
+class Recorder(Protocol):
+    """Receives what the runner observes."""
+
+    def ran(self, algorithm: str, point: str, seconds: float, *, skipped: bool) -> None:
+        """Note one run of an algorithm at ``filter`` or ``prioritize``."""
+
+    def refused(self, algorithm: str, reason: str, nodes: int) -> None:
+        """Note that an algorithm refused some nodes."""
+
+    def failed(self, algorithm: str, point: str) -> None:
+        """Note that an algorithm raised."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Why some of the candidates were refused."""
+
+    reasons: tuple[str, ...]
+    resolvable: bool
+    algorithm: str
+
+    @property
+    def text(self) -> str:
+        """All reasons in one line, as kube-scheduler shows them."""
+        return ", ".join(self.reasons)
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What became of each candidate: ``codes``, shape (candidates,), is 0 where the pod fits, else an outcome's place.
+
+    ``outcomes[code - 1]`` says why.
+    """
+
+    codes: NDArray[np.int64]
+    outcomes: Sequence[Outcome]
+
+    @property
+    def fits(self) -> BoolArray:
+        """Which candidates the pod fits; shape (candidates,)."""
+        fits: BoolArray = self.codes == 0
+        return fits
+
+    def of(self, position: int) -> Outcome | None:
+        """Return why the candidate at ``position`` was refused, or None where the pod fits."""
+        code = int(self.codes[position])
+        return self.outcomes[code - 1] if code else None
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A priority with the weight it has in a profile."""
+
+    priority: Priority
+    weight: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The bound algorithms of one scheduler name, in the order they run."""
+
+    predicates: Sequence[Predicate]
+    priorities: Sequence[Weighted]
+    weight_sum: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight_sum", sum(weighted.weight for weighted in self.priorities))
+
+
+class Runner:
+    """Evaluates a profile; ``now_seconds`` is the clock that deadlines are read on."""
+
+    def __init__(self, profile: Profile, recorder: Recorder, now_seconds: Callable[[], float] = monotonic) -> None:
+        self.profile = profile
+        self._recorder = recorder
+        self._now_seconds = now_seconds
+
+    def filter(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> Filtered:
+        """Run the predicates in order; a candidate is out at its first refusal.
+
+        Raises:
+            AlgorithmError: a predicate raised, or returned what it must not; names it.
+            DeadlineExceeded: ``deadline_seconds`` passed between two predicates.
+        """
+        codes: NDArray[np.int64] = np.zeros(len(nodes), np.int64)
+        outcomes: list[Outcome] = []
+        left, positions = nodes, None
+        for predicate in self.profile.predicates:
+            if not len(left):
+                break
+            self._check(deadline_seconds, predicate.name)
+            verdict = self.evaluate(predicate, pod, left)
+            if verdict is SKIP or not verdict:
+                continue
+            found, first = combine(verdict, len(left), predicate.name, len(outcomes)), len(outcomes)
+            outcomes += found.outcomes
+            self._count(found, first)
+            if positions is None:
+                codes = found.codes
+                positions = np.flatnonzero(codes == 0)
+                left = nodes.where(codes == 0)
+            else:
+                codes[positions] = found.codes
+                keep = found.codes == 0
+                positions, left = positions[keep], left.where(keep)
+        return Filtered(codes, outcomes)
+
+    def evaluate(self, predicate: Predicate, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
+        """Run one predicate over all of ``nodes``.
+
+        Raises:
+            AlgorithmError: the predicate raised.
+        """
+        start = perf_counter()
+        try:
+            verdict = predicate.filter(pod, nodes)
+            refusals = verdict if verdict is SKIP else list(verdict)
+        except Exception as error:
+            raise self._failure(predicate.name, "filter", error) from error
+        self._recorder.ran(predicate.name, "filter", perf_counter() - start, skipped=verdict is SKIP)
+        return refusals
+
+    def score(self, priority: Priority, pod: PendingPod, nodes: Nodes) -> Skip | tuple[IntArray, IntArray]:
+        """Run one priority; return raw and normalised scores, each of shape (candidates,), int64.
+
+        Raises:
+            AlgorithmError: the priority raised, or its scores do not fit the candidates or 0..100.
+        """
+        start = perf_counter()
+        try:
+            raw = priority.prioritize(pod, nodes)
+            normalized = raw if raw is SKIP else priority.normalize(pod, nodes, raw)
+        except Exception as error:
+            raise self._failure(priority.name, "prioritize", error) from error
+        self._recorder.ran(priority.name, "prioritize", perf_counter() - start, skipped=raw is SKIP)
+        if raw is SKIP or normalized is SKIP:
+            return SKIP
+        _check_scores(priority.name, normalized, len(nodes))
+        return raw, normalized
+
+    def prioritize(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> IntArray:
+        """Return the sum of weight times normalised score over the priorities; shape (candidates,), int64.
+
+        A priority that skips adds nothing. The greatest possible value is ``100 * profile.weight_sum``.
+
+        Raises:
+            AlgorithmError: a priority raised, or returned what it must not; names it.
+            DeadlineExceeded: ``deadline_seconds`` passed between two priorities.
+        """
+        total: IntArray = np.zeros(len(nodes), np.int64)
+        for weighted in self.profile.priorities:
+            self._check(deadline_seconds, weighted.priority.name)
+            scores = self.score(weighted.priority, pod, nodes)
+            if scores is not SKIP:
+                total += scores[1] * weighted.weight
+        return total
+
+    def _check(self, deadline_seconds: float | None, algorithm: str) -> None:
+        if deadline_seconds is not None and self._now_seconds() > deadline_seconds:
+            raise DeadlineExceeded(f"gave up before {algorithm}: the time kube-scheduler allows has passed")
+
+    def _failure(self, algorithm: str, point: str, error: Exception) -> ExtenderError:
+        self._recorder.failed(algorithm, point)
+        text = str(error) if isinstance(error, ExtenderError) else f"{type(error).__name__}: {error}"
+        return AlgorithmError(algorithm, text)
+
+    def _count(self, found: Filtered, first: int) -> None:
+        if not found.outcomes:
+            return
+        counts = np.bincount(found.codes, minlength=first + len(found.outcomes) + 1)
+        for place, outcome in enumerate(found.outcomes, first + 1):
+            for reason in outcome.reasons:
+                self._recorder.refused(outcome.algorithm, reason, int(counts[place]))
+
+
+def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str, first: int = 0) -> Filtered:
+    """Give each candidate one code from all refusals of one predicate; codes begin at ``first + 1``.
+
+    Raises:
+        AlgorithmError: a refusal has no reason, or its mask does not fit the candidates.
+    """
+    kept = list(refusals)
+    for refusal in kept:
+        _check_refusal(algorithm, refusal, candidates)
+    if len(kept) == 1:
+        only = kept[0]
+        outcome = Outcome((only.reason,), only.resolvable, algorithm)
+        if only.nodes is None:
+            return Filtered(np.full(candidates, first + 1, np.int64), [outcome])
+        codes = only.nodes * np.int64(first + 1)
+        return Filtered(codes, [outcome] if codes.any() else [])
+    patterns, inverse = _patterns(kept, candidates)
+    outcomes: list[Outcome] = []
+    code_of_pattern = np.zeros(len(patterns), np.int64)
+    for place, pattern in enumerate(patterns):
+        if pattern.any():
+            named = [refusal for refusal, member in zip(kept, pattern.tolist(), strict=True) if member]
+            reasons = tuple(dict.fromkeys(refusal.reason for refusal in named))
+            outcomes.append(Outcome(reasons, all(refusal.resolvable for refusal in named), algorithm))
+            code_of_pattern[place] = first + len(outcomes)
+    return Filtered(code_of_pattern[inverse], outcomes)
+
+
+def _patterns(refusals: list[Refusal], candidates: int) -> tuple[BoolArray, NDArray[np.intp]]:
+    """Return the distinct sets of refusals that candidates have, shape (sets, refusals), and each candidate's set."""
+    masks: BoolArray = np.empty((candidates, len(refusals)), np.bool_)
+    for place, refusal in enumerate(refusals):
+        masks[:, place] = True if refusal.nodes is None else refusal.nodes
+    packed = np.packbits(masks, axis=1)
+    keys = packed.view(f"V{packed.shape[1]}").ravel() if packed.shape[1] > 1 else packed.ravel()
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return masks[first], inverse
+
+
+def _check_refusal(algorithm: str, refusal: Refusal, candidates: int) -> None:
+    if not refusal.reason:
+        raise AlgorithmError(algorithm, "a refusal must have a reason")
+    mask = refusal.nodes
+    if mask is not None and (mask.shape != (candidates,) or mask.dtype != np.bool_):
+        raise AlgorithmError(
+            algorithm,
+            f"a refusal's nodes must be bool of shape ({candidates},), got {mask.dtype} of shape {mask.shape}",
+        )
+
+
+def _check_scores(algorithm: str, scores: IntArray, candidates: int) -> None:
+    if scores.shape != (candidates,) or scores.dtype.kind != "i":
+        raise AlgorithmError(
+            algorithm, f"scores must be integers of shape ({candidates},), got {scores.dtype} of shape {scores.shape}"
+        )
+    if candidates and (int(scores.min()) < 0 or int(scores.max()) > MAX_NODE_SCORE):
+        raise AlgorithmError(
+            algorithm,
+            f"normalised scores must be 0 to {MAX_NODE_SCORE}, got {int(scores.min())} to {int(scores.max())}",
+        )

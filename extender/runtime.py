@@ -1,0 +1,152 @@
+"""The service without its ports: everything between the API server's watches and the verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import AsyncIterator, Iterable
+from time import monotonic
+
+from extender.cluster.client import Client
+from extender.cluster.connection import Connection
+from extender.cluster.reflector import Reflector
+from extender.config import ExtenderConfiguration
+from extender.framework.mirror import Mirror
+from extender.framework.profile import ProfileBinder, watched_kinds
+from extender.framework.registry import Registry
+from extender.framework.runner import Runner
+from extender.model.kind import NODES, PODS, Kind
+from extender.telemetry import InformerCollector, InformerSample, Metrics
+from extender.verbs.bind import Binder
+from extender.verbs.service import Service
+
+_log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 0.5
+_STUCK_SECONDS = 30.0
+"""After so long without a turn of the event loop the service is not alive."""
+
+
+class Runtime:
+    """Owns the mirror, the informers and the binder; all of them live on one event loop."""
+
+    def __init__(self, configuration: ExtenderConfiguration, connection: Connection) -> None:
+        """Bind the profile and prepare the informers.
+
+        Raises:
+            ConfigurationError: the profile cannot be bound; all findings at once.
+        """
+        self.configuration = configuration
+        self.metrics = Metrics()
+        self.registry = Registry()
+        self.mirror = Mirror()
+        self.profile = ProfileBinder(self.registry, self.mirror, "profiles[0]").bind(configuration.profiles[0])
+        self.client = Client(connection)
+        section = configuration.client_connection
+        self.reflectors = [
+            Reflector(
+                kind,
+                self.client,
+                self.mirror.store(kind),
+                page_size=section.page_size,
+                silence_seconds=section.silence_seconds,
+            )
+            for kind in sorted(watched_kinds(self.profile), key=lambda kind: kind.path)
+        ]
+        self.service = Service(self.mirror, Runner(self.profile, self.metrics), self.missing)
+        self.binder = Binder(
+            self.service,
+            self.client,
+            now_seconds=monotonic,
+            bind_seconds=configuration.server.deadline_seconds,
+            confirm_seconds=configuration.cache.assumed_pod_seconds,
+        )
+        self.stopping = False
+        self._last_tick = monotonic()
+        self.metrics.watch(InformerCollector(self.samples))
+        self.metrics.gauge("assumed_pods", "Pods counted before the watch says so.", lambda: len(self.mirror.assumed))
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the API server while the caller serves; on leaving, finish binds and close all connections."""
+        tasks = [
+            asyncio.create_task(reflector.run(), name=f"informer {reflector.kind.plural}")
+            for reflector in self.reflectors
+        ]
+        tasks.append(asyncio.create_task(self._tick(), name="tick"))
+        try:
+            yield
+        finally:
+            await self.binder.drain()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.client.close()
+
+    # --- health ------------------------------------------------------------------------------------------------------
+
+    def missing(self) -> str:
+        """Return why the caches cannot be trusted yet, or nothing."""
+        return "; ".join(
+            f"{reflector.kind.plural} are not synced" + (f" ({reflector.failing})" if reflector.failing else "")
+            for reflector in self.reflectors
+            if not reflector.synced
+        )
+
+    def readiness(self) -> Iterable[tuple[str, str]]:
+        """Return the checks of ``/readyz`` with what is wrong with each, or nothing."""
+        yield "shutdown", "stopping" if self.stopping else ""
+        for reflector in self.reflectors:
+            problem = "" if reflector.synced else "not synced"
+            if reflector.failing:
+                problem = f"{problem}: {reflector.failing}" if problem else ""
+            yield f"informer-{reflector.kind.plural}", problem
+
+    def liveness(self) -> Iterable[tuple[str, str]]:
+        """Return the checks of ``/livez`` with what is wrong with each, or nothing; the API server is not one."""
+        idle = monotonic() - self._last_tick
+        yield "event-loop", f"stuck for {idle:.0f} s" if idle > _STUCK_SECONDS else ""
+
+    def samples(self) -> list[InformerSample]:
+        """Return how each informer fares."""
+        return [
+            InformerSample(
+                resource=reflector.kind.plural,
+                objects=self._count(reflector.kind),
+                synced=reflector.synced,
+                age_seconds=reflector.age_seconds(),
+                lists=reflector.lists,
+                watches=reflector.watches,
+                events=dict(reflector.events),
+            )
+            for reflector in self.reflectors
+        ]
+
+    def _count(self, kind: Kind) -> int:
+        if kind == NODES:
+            return len(self.mirror.table)
+        return len(self.mirror.pods) if kind == PODS else len(self.mirror.objects(kind))
+
+    # --- housekeeping ------------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        """Expire assumptions, note that the loop turns, and keep the collector off what was synced."""
+        gc.disable()  # the first lists build much and drop little
+        try:
+            frozen = False
+            while True:
+                self._last_tick = monotonic()
+                for info in self.mirror.expire(self._last_tick):
+                    self.metrics.expired_assumptions.inc()
+                    _log.warning("assumed pod expired", extra={"pod": info.key, "node": info.node_name})
+                if not frozen and not self.missing():
+                    frozen = True
+                    gc.collect()
+                    gc.freeze()
+                    gc.enable()
+                    _log.info("synced", extra={"objects": {s.resource: s.objects for s in self.samples()}})
+                await asyncio.sleep(_TICK_SECONDS)
+        finally:
+            gc.enable()

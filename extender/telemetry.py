@@ -1,0 +1,197 @@
+"""Metrics and logs.
+
+Every series is a child that is bound once, because looking one up by labels costs more than observing it. Names follow
+Prometheus' conventions: base units, ``_total`` for counters; all begin with ``scheduler_extender_``.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+PREFIX: Final = "scheduler_extender"
+_VERB_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 5.0)
+_ALGORITHM_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
+_MOST_REASONS = 200
+_OTHER = "other"
+
+
+class Metrics:
+    """Everything the service counts; ``registry`` is its own, so that two services in one process do not mix."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._verb_seconds = self._histogram(
+            "request_duration_seconds", "Time from a complete request body to the reply.", ["verb"], _VERB_BUCKETS
+        )
+        self._verb_results = self._counter(
+            "requests", "Requests by result: ok, or the kind of failure.", "verb", "result"
+        )
+        self._body_bytes = self._counter("request_body_bytes", "Bytes of request bodies.", "verb")
+        self._algorithm_seconds = self._histogram(
+            "algorithm_duration_seconds",
+            "Time of one algorithm in one request.",
+            ["algorithm", "point"],
+            _ALGORITHM_BUCKETS,
+        )
+        self._skips = self._counter("algorithm_skips", "Requests an algorithm had no opinion on.", "algorithm", "point")
+        self._failures = self._counter("algorithm_failures", "Requests an algorithm raised in.", "algorithm", "point")
+        self._refusals = self._counter("refused_nodes", "Nodes refused, by reason.", "algorithm", "reason")
+        self.expired_assumptions = self._counter("expired_assumed_pods", "Bound pods the watch never confirmed.")
+        self._children: dict[tuple[Any, ...], Any] = {}
+        self._reasons: set[tuple[str, str]] = set()
+
+    def verb(self, verb: str, result: str, seconds: float, body_bytes: int) -> None:
+        """Note one request; ``result`` is ``ok`` or the class name of what it failed with."""
+        self._child(self._verb_seconds, verb).observe(seconds)
+        self._child(self._verb_results, verb, result).inc()
+        self._child(self._body_bytes, verb).inc(body_bytes)
+
+    def ran(self, algorithm: str, point: str, seconds: float, *, skipped: bool) -> None:
+        """Note one run of an algorithm at ``filter`` or ``prioritize``."""
+        self._child(self._algorithm_seconds, algorithm, point).observe(seconds)
+        if skipped:
+            self._child(self._skips, algorithm, point).inc()
+
+    def refused(self, algorithm: str, reason: str, nodes: int) -> None:
+        """Note that an algorithm refused some nodes; reasons past the first 200 are counted as ``other``."""
+        key = (algorithm, reason)
+        if key not in self._reasons:
+            if len(self._reasons) >= _MOST_REASONS:
+                reason = _OTHER
+            else:
+                self._reasons.add(key)
+        self._child(self._refusals, algorithm, reason).inc(nodes)
+
+    def failed(self, algorithm: str, point: str) -> None:
+        """Note that an algorithm raised."""
+        self._child(self._failures, algorithm, point).inc()
+
+    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Add a gauge that is read at every scrape."""
+        Gauge(f"{PREFIX}_{name}", text, registry=self.registry).set_function(read)
+
+    def watch(self, collector: Collector) -> None:
+        """Have ``collector`` asked at every scrape."""
+        self.registry.register(collector)
+
+    def exposition(self) -> bytes:
+        """Return all series in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def _child(self, family: Any, *labels: str) -> Any:
+        key = (family, *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = family.labels(*labels) if labels else family
+        return child
+
+    def _histogram(self, name: str, text: str, labels: list[str], buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+
+class InformerSample(msgspec.Struct, frozen=True):
+    """How one informer fares."""
+
+    resource: str
+    objects: int
+    synced: bool
+    age_seconds: float
+    lists: int
+    watches: int
+    events: dict[str, int]
+
+
+class InformerCollector(Collector):
+    """Reads the informers at every scrape instead of on every event."""
+
+    def __init__(self, samples: Callable[[], Iterable[InformerSample]]) -> None:
+        self._samples = samples
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the series of all informers."""
+        objects = GaugeMetricFamily(f"{PREFIX}_cache_objects", "Objects held.", labels=["resource"])
+        age = GaugeMetricFamily(
+            f"{PREFIX}_cache_age_seconds", "Time since the API server was heard.", labels=["resource"]
+        )
+        synced = GaugeMetricFamily(
+            f"{PREFIX}_informer_synced", "1 once the first list is complete.", labels=["resource"]
+        )
+        lists = CounterMetricFamily(f"{PREFIX}_informer_lists", "Lists completed.", labels=["resource"])
+        watches = CounterMetricFamily(f"{PREFIX}_informer_watches", "Watches opened.", labels=["resource"])
+        events = CounterMetricFamily(f"{PREFIX}_informer_events", "Events received.", labels=["resource", "type"])
+        for sample in self._samples():
+            resource = [sample.resource]
+            objects.add_metric(resource, sample.objects)
+            age.add_metric(resource, sample.age_seconds)
+            synced.add_metric(resource, int(sample.synced))
+            lists.add_metric(resource, sample.lists)
+            watches.add_metric(resource, sample.watches)
+            for kind, count in sample.events.items():
+                events.add_metric([sample.resource, kind], count)
+        return [objects, age, synced, lists, watches, events]
+
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, constant message, and the fields of ``extra``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for ``record``."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class TextFormatter(logging.Formatter):
+    """The same for reading: ``time LEVEL logger: message key=value ...``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for ``record``."""
+        fields = "".join(f" {key}={value!s}" for key, value in _fields(record).items())
+        time = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+        line = f"{time} {record.levelname} {record.name}: {record.getMessage()}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def set_up_logging(level: str, form: str) -> None:
+    """Send all logs to standard error in the given form, ``json`` or ``text``."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)

@@ -1,0 +1,189 @@
+"""``/bind``: reserve the room, bind the pod through the API server, and keep or give back the room.
+
+::
+
+    request ──▶ already there? ──▶ assume ──▶ POST binding ──▶ bound: keep until the watch confirms
+                                     │            ├─ refused: forget, and say why
+                                     │            ├─ 409: GET the pod; bound to this very node is success
+                                     │            ├─ 429: wait as told, try again within the time allowed
+                                     └──── retry ─┴─ no answer: GET the pod before deciding
+
+A bind is never cancelled half-way: when the caller hangs up it runs on, and a repeated call for the same pod waits for
+the same outcome. No lock is held; binds of different pods run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from extender import wire
+from extender.errors import ApiError, ApiUnreachable, BindError, ClusterError, QuantityError
+from extender.model.object import ObjectMeta, Pod, PodSpec
+from extender.model.pod import PodInfo
+from extender.verbs.service import Service
+from extender.wire import BindRequest
+
+_log = logging.getLogger(__name__)
+
+_CONFLICT, _NOT_FOUND, _TOO_MANY = 409, 404, 429
+_RETRY_PAUSE_SECONDS = 0.1
+
+
+class Binding(Protocol):
+    """What is asked of the API server's client."""
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, *, timeout_seconds: float) -> None:
+        """Create the Binding; raises ApiError or ApiUnreachable."""
+
+    async def get_pod(self, namespace: str, name: str) -> Pod:
+        """Read a pod; raises ApiError or ApiUnreachable."""
+
+
+class Binder:
+    """Binds pods; ``now_seconds`` is the clock of deadlines and of assumed pods."""
+
+    def __init__(
+        self,
+        service: Service,
+        client: Binding,
+        *,
+        now_seconds: Callable[[], float],
+        bind_seconds: float,
+        confirm_seconds: float,
+    ) -> None:
+        self._service = service
+        self._client = client
+        self._now_seconds = now_seconds
+        self._bind_seconds = bind_seconds
+        self._confirm_seconds = confirm_seconds
+        self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
+
+    async def answer(self, body: bytes) -> bytes:
+        """Return the reply to a request.
+
+        Raises:
+            RequestError: the request cannot be understood.
+            NotReadyError: the caches are not complete.
+            BindError: the pod is not bound; says why.
+        """
+        request = wire.decode_bind(body)
+        if not request.uid:
+            raise BindError("PodUID: is missing; a pod is not bound by name alone, since another may bear it by now")
+        self._service.check_ready()
+        await self.bind(request)
+        return wire.encode_bind()
+
+    async def bind(self, request: BindRequest) -> None:
+        """Bind a pod once, however often and from however many callers it is asked.
+
+        Raises:
+            BindError: the pod is not bound; says why.
+        """
+        running = self._running.get(request.uid)
+        if running is None:
+            task = asyncio.create_task(self._bind(request), name=f"bind {request.namespace}/{request.name}")
+            self._running[request.uid] = (request.node, task)
+            task.add_done_callback(lambda done: self._ended(request, done))
+        else:
+            node, task = running
+            if node != request.node:
+                raise BindError(f"pod {_key(request)} is being bound to node {node!r}")
+        await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Wait for the binds that are running."""
+        while self._running:
+            await asyncio.wait([task for _, task in self._running.values()])
+
+    def _ended(self, request: BindRequest, task: asyncio.Task[None]) -> None:
+        del self._running[request.uid]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("bind failed", extra={"pod": _key(request), "node": request.node, "error": str(error)})
+
+    async def _bind(self, request: BindRequest) -> None:
+        deadline = self._now_seconds() + self._bind_seconds
+        placed = self._service.mirror.placed(request.uid)
+        if placed is not None:
+            _require_node(request, placed.node_name)
+        else:
+            self._service.mirror.assume(await self._record(request))
+        try:
+            await self._post(request, deadline)
+        except BaseException:
+            self._service.mirror.forget(request.uid)
+            raise
+        self._service.mirror.finish_binding(request.uid, self._now_seconds() + self._confirm_seconds)
+
+    async def _record(self, request: BindRequest) -> PodInfo:
+        """Return the record to assume, from the mirror, from a request seen lately, or from the API server."""
+        reader = self._service.mirror.reader
+        held = self._service.mirror.by_uid.get(request.uid)
+        if held is not None:
+            return reader.placed_on(held, request.node)
+        seen = self._service.seen_pod(request.uid)
+        pod = seen.object if seen is not None else await self._get(request)
+        try:
+            return reader.read(pod, request.node)
+        except QuantityError as error:
+            raise BindError(str(error)) from error
+
+    async def _post(self, request: BindRequest, deadline: float) -> None:
+        while True:
+            try:
+                return await self._client.bind(
+                    request.namespace, request.name, request.uid, request.node, timeout_seconds=self._bind_seconds / 2
+                )
+            except ApiError as error:
+                if error.code != _TOO_MANY:
+                    return await self._settle(request, error)
+                pause = error.retry_after_seconds or _RETRY_PAUSE_SECONDS
+                failure: ClusterError = error
+            except ApiUnreachable as error:
+                if await self._found_bound(request, error):
+                    return None
+                pause, failure = _RETRY_PAUSE_SECONDS, error
+            if self._now_seconds() + pause >= deadline:
+                raise BindError(f"pod {_key(request)}: {failure}; gave up within the time kube-scheduler allows")
+            await asyncio.sleep(pause)
+
+    async def _settle(self, request: BindRequest, error: ApiError) -> None:
+        """Decide after a refusal: a conflict, or a failure of the server, may hide a bind that was carried out."""
+        if error.code == _NOT_FOUND:
+            raise BindError(f"pod {_key(request)} is gone: {error.message}") from error
+        if (error.code == _CONFLICT or error.code >= 500) and await self._found_bound(request, error):
+            return
+        raise BindError(f"pod {_key(request)} is not bound: {error.message}") from error
+
+    async def _found_bound(self, request: BindRequest, cause: ClusterError) -> bool:
+        """Read the pod: True where it is bound as asked, False where it is not bound; anything else raises."""
+        pod = await self._get(request, cause)
+        node = (pod.spec or PodSpec()).node_name
+        if node:
+            _require_node(request, node)
+        return bool(node)
+
+    async def _get(self, request: BindRequest, cause: ClusterError | None = None) -> Pod:
+        try:
+            pod = await self._client.get_pod(request.namespace, request.name)
+        except ApiError as error:
+            if error.code == _NOT_FOUND:
+                raise BindError(f"pod {_key(request)} is gone") from error
+            raise BindError(f"pod {_key(request)}: {cause or error}; reading it failed too: {error.message}") from error
+        except ApiUnreachable as error:
+            raise BindError(f"pod {_key(request)}: {cause or error}; the outcome could not be read: {error}") from error
+        uid = (pod.metadata or ObjectMeta()).uid
+        if uid != request.uid:
+            raise BindError(f"pod {_key(request)} was replaced: asked for uid {request.uid!r}, found {uid!r}")
+        return pod
+
+
+def _require_node(request: BindRequest, node: str) -> None:
+    if node != request.node:
+        raise BindError(f"pod {_key(request)} is already bound to node {node!r}, not to {request.node!r}")
+
+
+def _key(request: BindRequest) -> str:
+    return f"{request.namespace}/{request.name}"

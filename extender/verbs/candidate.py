@@ -1,0 +1,150 @@
+"""From the nodes a request names or brings along to rows of the node table."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from extender import wire
+from extender.errors import RequestError
+from extender.framework.candidate import Nodes
+from extender.framework.mirror import Mirror
+from extender.model.column import BoolArray
+from extender.model.node import NodeInfo, read_node
+from extender.wire import FilterRequest
+
+_REMEMBERED_LISTS = 8
+
+_GO_HEAD = re.compile(
+    rb'\{"metadata":\{"name":"([^"\\]+)",(?:"generateName":"[^"\\]*",)?(?:"uid":"[^"\\]*",)?"resourceVersion":"(\d+)"'
+)
+"""How Go begins a Node: enough to recognise a version without decoding the rest."""
+
+
+class Asked:
+    """The nodes of one request in the order asked, without repeats.
+
+    ``nodes`` are those with a node object; ``known`` says which of ``names`` they are, shape (names,), or is None where
+    all are. ``raws`` are the node objects as they came, in nodes mode.
+    """
+
+    def __init__(
+        self, names: list[str], nodes: Nodes, known: BoolArray | None = None, raws: list[Raw] | None = None
+    ) -> None:
+        self.names = names
+        self.nodes = nodes
+        self.known = known
+        self.raws = raws
+
+    @cached_property
+    def name_array(self) -> NDArray[np.object_]:
+        """``names`` as an array, to be picked from by mask."""
+        return _object_array(self.names)
+
+    @cached_property
+    def host_prefixes(self) -> list[bytes]:
+        """What stands before each host's score in the reply of ``/prioritize``."""
+        return wire.host_prefixes(self.names)
+
+
+class CandidateReader:
+    """Reads name lists and node lists; remembers the last few name lists, which repeat from pod to pod."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._remembered: OrderedDict[bytes, tuple[int, Asked]] = OrderedDict()
+
+    @contextmanager
+    def read(self, request: FilterRequest) -> Iterator[Asked]:
+        """Yield the candidates of a request.
+
+        Node objects that the mirror does not hold in just that version are put into it while the caller looks, so
+        that they are judged as they came.
+
+        Raises:
+            RequestError: the names or a node cannot be read.
+            QuantityError: a node's allocatable cannot be read.
+        """
+        if request.names is not None:
+            yield self._by_name(request.names)
+            return
+        raws, others = self._by_node(request.nodes or [])
+        names = list(raws)
+        with self._mirror.what_if(nodes=others):
+            index = self._mirror.table.index
+            rows = np.fromiter((index[name] for name in names), np.int64, len(names))
+            yield Asked(names, Nodes(self._mirror.table, rows), raws=list(raws.values()))
+
+    def _by_name(self, names: Raw) -> Asked:
+        key, generation = bytes(names), self._mirror.table.generation
+        found = self._remembered.get(key)
+        if found is None or found[0] != generation:
+            found = self._remembered[key] = (generation, self._resolve(wire.decode_names(names)))
+            if len(self._remembered) > _REMEMBERED_LISTS:
+                self._remembered.popitem(last=False)
+        self._remembered.move_to_end(key)
+        return found[1]
+
+    def _resolve(self, names: list[str]) -> Asked:
+        table = self._mirror.table
+        if len(set(names)) != len(names):
+            names = list(dict.fromkeys(names))
+        rows = np.fromiter((table.index.get(name, -1) for name in names), np.int64, len(names))
+        known = (rows >= 0) & table.present[rows]
+        return Asked(names, Nodes(table, rows[known]), None if known.all() else known)
+
+    def _by_node(self, nodes: list[Raw]) -> tuple[dict[str, Raw], list[NodeInfo]]:
+        table = self._mirror.table
+        raws: dict[str, Raw] = {}
+        others: list[NodeInfo] = []
+        for place, raw in enumerate(nodes):
+            name, version = _head(raw, place)
+            if name in raws:
+                continue
+            raws[name] = raw
+            row = table.index.get(name)
+            held = None if row is None else table.infos[row]
+            if held is None or not version or held.resource_version != version:
+                others.append(read_node(wire.decode_node(raw)))
+        return raws, others
+
+
+def _object_array(items: Sequence[object]) -> NDArray[np.object_]:
+    array: NDArray[np.object_] = np.empty(len(items), np.object_)
+    array[:] = items
+    return array
+
+
+class _HeadMeta(msgspec.Struct, rename="camel", gc=False):
+    name: str | None = None
+    resource_version: str | None = None
+
+
+class _Head(msgspec.Struct, gc=False):
+    metadata: _HeadMeta | None = None
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+
+
+def _head(node: Raw, place: int) -> tuple[str, str]:
+    """Return name and resource version of a raw node."""
+    view = memoryview(node)[:512]
+    quick = _GO_HEAD.match(view)
+    if quick:
+        return quick[1].decode(), quick[2].decode()
+    try:
+        meta = _head_decoder.decode(node).metadata
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise RequestError(f"Nodes.items[{place}]: {error}; send whole Node objects") from None
+    if meta is None or not meta.name:
+        raise RequestError(f"Nodes.items[{place}].metadata.name: is missing; send whole Node objects")
+    return meta.name, meta.resource_version or ""

@@ -1,0 +1,55 @@
+"""``/filter``: which nodes a pod fits, and why not the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from extender import wire
+from extender.framework.runner import Filtered
+from extender.verbs.candidate import Asked
+from extender.verbs.service import Service
+
+UNKNOWN_NODE = "node(s) not known to the extender"
+"""Why a name without a node object is refused; no eviction can help."""
+
+
+def answer(service: Service, body: bytes, deadline_seconds: float | None = None) -> bytes:
+    """Return the reply to a request; every node asked about is kept or named in exactly one map.
+
+    Raises:
+        RequestError: the request cannot be understood.
+        NotReadyError: the caches are not complete.
+        AlgorithmError: a predicate failed.
+        DeadlineExceeded: kube-scheduler would not have waited for the answer.
+    """
+    request = wire.decode_filter(body)
+    pod = service.read_pod(request.pod)
+    service.check_ready()
+    with service.candidates.read(request) as asked:
+        filtered = service.runner.filter(pod, asked.nodes, deadline_seconds)
+    failed, unresolvable = _refusals(asked, filtered)
+    keep = filtered.fits if asked.known is None else _spread(filtered, asked)
+    if asked.raws is not None:
+        kept = [raw for raw, fits in zip(asked.raws, keep.tolist(), strict=True) if fits]
+        return wire.encode_filter_nodes(kept, failed, unresolvable)
+    return wire.encode_filter_names(asked.name_array[keep].tolist(), failed, unresolvable)
+
+
+def _refusals(asked: Asked, filtered: Filtered) -> tuple[dict[str, str], dict[str, str]]:
+    """Return reasons by node name: of those an eviction could help, and of those it could not."""
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
+    known = asked.name_array if asked.known is None else asked.name_array[asked.known]
+    for code, outcome in enumerate(filtered.outcomes, 1):
+        target = failed if outcome.resolvable else unresolvable
+        target |= dict.fromkeys(known[filtered.codes == code].tolist(), outcome.text)
+    if asked.known is not None:
+        unresolvable |= dict.fromkeys(asked.name_array[~asked.known].tolist(), UNKNOWN_NODE)
+    return failed, unresolvable
+
+
+def _spread(filtered: Filtered, asked: Asked) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which of all names fit, where some of them are unknown."""
+    keep = np.zeros(len(asked.names), np.bool_)
+    keep[asked.known] = filtered.fits
+    return keep

@@ -1,0 +1,44 @@
+"""``/prioritize``: how good each node is for a pod, 0 to 10."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from extender import wire
+from extender.framework.algorithm import MAX_NODE_SCORE
+from extender.framework.runner import Profile
+from extender.model.column import IntArray
+from extender.verbs.service import Service
+
+
+def answer(service: Service, body: bytes, deadline_seconds: float | None = None) -> bytes:
+    """Return the reply to a request: one entry a node asked about, in order; nodes that are not known score 0.
+
+    Raises:
+        RequestError: the request cannot be understood.
+        NotReadyError: the caches are not complete.
+        AlgorithmError: a priority failed.
+        DeadlineExceeded: kube-scheduler would not have waited for the answer.
+    """
+    request = wire.decode_filter(body)
+    pod = service.read_pod(request.pod)
+    service.check_ready()
+    with service.candidates.read(request) as asked:
+        totals = service.runner.prioritize(pod, asked.nodes, deadline_seconds)
+    scores = to_wire(service.runner.profile, totals)
+    if asked.known is not None:
+        everyone = np.zeros(len(asked.names), np.int64)
+        everyone[asked.known] = scores
+        scores = everyone
+    return wire.encode_priorities(asked.host_prefixes, scores.tolist())
+
+
+def to_wire(profile: Profile, totals: IntArray) -> IntArray:
+    """Return the weighted mean of the enabled priorities on the scale 0..10, rounded half up; shape as ``totals``.
+
+    0 stays 0 and the best possible total becomes 10, so the extender's weight in kube-scheduler means what it says.
+    """
+    best = profile.weight_sum * MAX_NODE_SCORE
+    if not best:
+        return np.zeros_like(totals)
+    return (totals * (2 * wire.MAX_EXTENDER_SCORE) + best) // (2 * best)

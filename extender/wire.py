@@ -1,0 +1,372 @@
+"""The extender/v1 wire format: bytes to requests, results to bytes.
+
+Source of the types: k8s.io/kube-scheduler/extender/v1 of 1.36. They have no JSON tags, so Go writes their field names
+and reads any casing; releases before 1.16 wrote lower-case ones. Both usual spellings are declared and cost nothing;
+any other casing is folded when a field is missed. Node objects and name lists stay raw bytes until somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from extender.errors import RequestError
+from extender.model.object import Node, Pod
+
+T = TypeVar("T")
+
+MAX_EXTENDER_SCORE = 10
+"""The best score on the wire (source: extender/v1 MaxExtenderPriority)."""
+
+
+class _Request(msgspec.Struct, gc=False):
+    """Root of the requests as they stand in JSON."""
+
+
+class _NodeList(_Request):
+    items: list[Raw] | None = None
+
+
+class _FilterArgs(_Request):
+    """ExtenderArgs, in both usual spellings."""
+
+    Pod: Raw | UnsetType = UNSET
+    Nodes: _NodeList | UnsetType | None = UNSET
+    NodeNames: Raw | UnsetType = UNSET
+    pod: Raw | UnsetType = UNSET
+    nodes: _NodeList | UnsetType | None = UNSET
+    nodenames: Raw | UnsetType = UNSET
+
+
+class _BindArgs(_Request):
+    """ExtenderBindingArgs, in both usual spellings."""
+
+    PodName: str | UnsetType | None = UNSET
+    PodNamespace: str | UnsetType | None = UNSET
+    PodUID: str | UnsetType | None = UNSET
+    Node: str | UnsetType | None = UNSET
+    podName: str | UnsetType | None = UNSET
+    podNamespace: str | UnsetType | None = UNSET
+    podUID: str | UnsetType | None = UNSET
+    node: str | UnsetType | None = UNSET
+
+
+class _PreemptArgs(_Request):
+    """ExtenderPreemptionArgs with its two maps still raw."""
+
+    Pod: Raw | UnsetType = UNSET
+    NodeNameToVictims: Raw | UnsetType = UNSET
+    NodeNameToMetaVictims: Raw | UnsetType = UNSET
+    pod: Raw | UnsetType = UNSET
+    nodeNameToVictims: Raw | UnsetType = UNSET
+    nodeNameToMetaVictims: Raw | UnsetType = UNSET
+
+
+class _MetaPod(_Request):
+    UID: str | None = None
+    uid: str | None = None
+
+
+class _MetaVictims(_Request):
+    Pods: list[_MetaPod | None] | None = None
+    NumPDBViolations: int | None = None
+    pods: list[_MetaPod | None] | None = None
+    numPDBViolations: int | None = None
+
+
+class _VictimMeta(_Request):
+    uid: str | None = None
+
+
+class _VictimPod(_Request):
+    metadata: _VictimMeta | None = None
+
+
+class _Victims(_Request):
+    Pods: list[_VictimPod | None] | None = None
+    NumPDBViolations: int | None = None
+    pods: list[_VictimPod | None] | None = None
+    numPDBViolations: int | None = None
+
+
+class FilterRequest(msgspec.Struct, frozen=True, gc=False):
+    """What ``/filter`` and ``/prioritize`` are asked.
+
+    Exactly one of ``names`` (the JSON array as it came) and ``nodes`` (each Node as it came) is given.
+    """
+
+    pod: Raw
+    names: Raw | None
+    nodes: list[Raw] | None
+
+
+class BindRequest(msgspec.Struct, frozen=True, gc=False):
+    """What ``/bind`` is asked."""
+
+    name: str
+    namespace: str
+    uid: str
+    node: str
+
+
+class Victims(msgspec.Struct, frozen=True, gc=False):
+    """Pods to be evicted from one node, most important first."""
+
+    uids: list[str]
+    violations: int
+
+
+class PreemptRequest(msgspec.Struct, frozen=True, gc=False):
+    """What ``/preempt`` is asked: candidate nodes and the victims kube-scheduler picked on each."""
+
+    pod: Raw
+    victims: dict[str, Victims]
+
+
+_filter_args = msgspec.json.Decoder(_FilterArgs)
+_bind_args = msgspec.json.Decoder(_BindArgs)
+_preempt_args = msgspec.json.Decoder(_PreemptArgs)
+_meta_victims = msgspec.json.Decoder(dict[str, _MetaVictims | None])
+_victims = msgspec.json.Decoder(dict[str, _Victims | None])
+_names = msgspec.json.Decoder(list[str])
+_pod = msgspec.json.Decoder(Pod)
+_node = msgspec.json.Decoder(Node)
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_encoder = msgspec.json.Encoder()
+
+_NULL = b"null"
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+def decode_filter(body: bytes) -> FilterRequest:
+    """Read the request of ``/filter`` or ``/prioritize``.
+
+    Raises:
+        RequestError: it is not ExtenderArgs; names the field and the remedy.
+    """
+    args = _decode(_filter_args, body, "ExtenderArgs")
+    pod, nodes, names = _either(args.Pod, args.pod), _either(args.Nodes, args.nodes), args.NodeNames
+    names = names if names is not UNSET else args.nodenames
+    if pod is None or (nodes is None and _given(names) is None):
+        args = _decode(_filter_args, _recase(body, ("Pod", "Nodes", "NodeNames")), "ExtenderArgs")
+        pod, nodes, names = _either(args.Pod), _either(args.Nodes), args.NodeNames
+    if pod is None or bytes(pod) == _NULL:
+        raise RequestError("Pod: is missing; send the whole Pod object")
+    if nodes is not None:
+        return FilterRequest(pod, None, nodes.items or [])
+    if isinstance(names, Raw) and bytes(names) != _NULL:
+        return FilterRequest(pod, names, None)
+    raise RequestError("Nodes, NodeNames: both are missing; send one (NodeNames with nodeCacheCapable: true)")
+
+
+def decode_bind(body: bytes) -> BindRequest:
+    """Read the request of ``/bind``.
+
+    Raises:
+        RequestError: it is not ExtenderBindingArgs, or it does not name pod, namespace and node.
+    """
+    names = ("PodName", "PodNamespace", "PodUID", "Node")
+    args = _decode(_bind_args, body, "ExtenderBindingArgs")
+    if not _either(args.PodName, args.podName) or not _either(args.Node, args.node):
+        args = _decode(_bind_args, _recase(body, names), "ExtenderBindingArgs")
+    given = {
+        "PodName": _either(args.PodName, args.podName),
+        "PodNamespace": _either(args.PodNamespace, args.podNamespace),
+        "PodUID": _either(args.PodUID, args.podUID),
+        "Node": _either(args.Node, args.node),
+    }
+    for field in ("PodName", "PodNamespace", "Node"):
+        if not given[field]:
+            raise RequestError(f"{field}: is missing; send PodName, PodNamespace, PodUID and Node")
+    return BindRequest(given["PodName"] or "", given["PodNamespace"] or "", given["PodUID"] or "", given["Node"] or "")
+
+
+def decode_preempt(body: bytes) -> PreemptRequest:
+    """Read the request of ``/preempt``, with victims as pod identities or as whole pods.
+
+    A ``null`` in place of victims or of a pod is left out. Nodes keep their order.
+
+    Raises:
+        RequestError: it is not ExtenderPreemptionArgs; names the field and the remedy.
+    """
+    names = ("Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
+    args = _decode(_preempt_args, body, "ExtenderPreemptionArgs")
+    pod = _either(args.Pod, args.pod)
+    meta, whole = (
+        _given(args.NodeNameToMetaVictims, args.nodeNameToMetaVictims),
+        _given(args.NodeNameToVictims, args.nodeNameToVictims),
+    )
+    if pod is None or (meta is None and whole is None):
+        args = _decode(_preempt_args, _recase(body, names), "ExtenderPreemptionArgs")
+        pod, meta, whole = _either(args.Pod), _given(args.NodeNameToMetaVictims), _given(args.NodeNameToVictims)
+    if pod is None or bytes(pod) == _NULL:
+        raise RequestError("Pod: is missing; send the whole Pod object")
+    if meta is not None:
+        return PreemptRequest(pod, _read_meta_victims(meta))
+    if whole is not None:
+        return PreemptRequest(pod, _read_victims(whole))
+    raise RequestError("NodeNameToVictims, NodeNameToMetaVictims: both are missing; send one")
+
+
+def decode_names(names: Raw) -> list[str]:
+    """Read the value of ``NodeNames``.
+
+    Raises:
+        RequestError: it is not a list of strings.
+    """
+    return _decode(_names, names, "NodeNames", "NodeNames")
+
+
+def decode_pod(pod: Raw) -> Pod:
+    """Read the value of ``Pod``.
+
+    Raises:
+        RequestError: a field that scheduling needs has the wrong type; names it.
+    """
+    return _decode(_pod, pod, "Pod", "Pod")
+
+
+def decode_node(node: Raw) -> Node:
+    """Read one of ``Nodes.items``.
+
+    Raises:
+        RequestError: a field that scheduling needs has the wrong type; names it.
+    """
+    return _decode(_node, node, "Node", "Nodes.items[]")
+
+
+def _read_meta_victims(raw: Raw) -> dict[str, Victims]:
+    found: dict[str, Victims] = {}
+    for node, victims in _decode(_meta_victims, raw, "MetaVictims", "NodeNameToMetaVictims").items():
+        if victims is not None:
+            pods = victims.Pods if victims.Pods is not None else victims.pods
+            uids = [pod.UID or pod.uid for pod in pods or () if pod is not None]
+            found[node] = _victims_of(uids, victims)
+    return found
+
+
+def _read_victims(raw: Raw) -> dict[str, Victims]:
+    found: dict[str, Victims] = {}
+    for node, victims in _decode(_victims, raw, "Victims", "NodeNameToVictims").items():
+        if victims is not None:
+            pods = victims.Pods if victims.Pods is not None else victims.pods
+            uids = [pod.metadata.uid for pod in pods or () if pod is not None and pod.metadata is not None]
+            found[node] = _victims_of(uids, victims)
+    return found
+
+
+def _victims_of(uids: Iterable[str | None], victims: _MetaVictims | _Victims) -> Victims:
+    violations = victims.NumPDBViolations if victims.NumPDBViolations is not None else victims.numPDBViolations
+    return Victims(list(dict.fromkeys(uid for uid in uids if uid)), violations or 0)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes | Raw, what: str, root: str = "") -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        text = str(error).replace("`$", f"`{root or what}", 1)
+        raise RequestError(f"{text}; send a {what} as kube-scheduler encodes it") from None
+    except msgspec.DecodeError as error:
+        raise RequestError(f"the body is not JSON: {error}; send a {what}") from None
+
+
+def _either(*values: Any) -> Any:
+    for value in values:
+        if value is not UNSET and value is not None:
+            return value
+    return None
+
+
+def _given(*values: Raw | UnsetType) -> Raw | None:
+    for value in values:
+        if isinstance(value, Raw) and bytes(value) != _NULL:
+            return value
+    return None
+
+
+def _recase(body: bytes, names: Sequence[str]) -> bytes:
+    """Return ``body`` with its top-level keys in Go's spelling, whatever their casing was."""
+    known = {name.casefold(): name for name in names}
+    fields = _decode(_fields, body, "JSON object")
+    return _encoder.encode({known.get(key.casefold(), key): value for key, value in fields.items()})
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+class _FilterResult(msgspec.Struct):
+    """ExtenderFilterResult as it is written."""
+
+    Nodes: Any
+    NodeNames: Any
+    FailedNodes: Mapping[str, str]
+    FailedAndUnresolvableNodes: Mapping[str, str]
+    Error: str
+
+
+class _WireMetaPod(msgspec.Struct, gc=False):
+    UID: str
+
+
+class _WireMetaVictims(msgspec.Struct, gc=False):
+    Pods: list[_WireMetaPod]
+    NumPDBViolations: int
+
+
+def encode_filter_names(kept: Raw | Sequence[str], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
+    """Write the reply of ``/filter`` in names mode; ``kept`` may be the request's own array."""
+    return _encoder.encode(_FilterResult(None, kept, failed, unresolvable, ""))
+
+
+def encode_filter_nodes(kept: Sequence[Raw], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
+    """Write the reply of ``/filter`` in nodes mode; every kept node goes back byte for byte."""
+    nodes = {"metadata": {}, "items": kept}
+    return _encoder.encode(_FilterResult(nodes, None, failed, unresolvable, ""))
+
+
+def encode_filter_error(text: str) -> bytes:
+    """Write the reply of a ``/filter`` that failed."""
+    return _encoder.encode(_FilterResult(None, None, {}, {}, text or "unknown error"))
+
+
+def host_prefixes(names: Sequence[str]) -> list[bytes]:
+    """Return what stands before the score of each host in the reply of ``/prioritize``."""
+    return [b'{"Host":%b,"Score":' % _encoder.encode(name) for name in names]
+
+
+_SCORE_SUFFIXES = [b"%d}," % score for score in range(MAX_EXTENDER_SCORE + 1)]
+
+
+def encode_priorities(prefixes: Sequence[bytes], scores: Sequence[int]) -> bytes:
+    """Write the reply of ``/prioritize``: one entry a host, ``scores`` 0 to 10."""
+    if not prefixes:
+        return b"[]"
+    parts: list[bytes] = [b""] * (2 * len(prefixes))
+    parts[0::2] = prefixes
+    parts[1::2] = [_SCORE_SUFFIXES[score] for score in scores]
+    parts[-1] = parts[-1][:-1]
+    return b"[%b]" % b"".join(parts)
+
+
+def encode_bind(error: str = "") -> bytes:
+    """Write the reply of ``/bind``; an empty ``error`` means that the pod is bound."""
+    return _encoder.encode({"Error": error})
+
+
+def encode_preempt(victims: Mapping[str, Victims]) -> bytes:
+    """Write the reply of ``/preempt``.
+
+    A node without victims is left out, because kube-scheduler treats it as an error; nothing here can become null,
+    because that would crash kube-scheduler.
+    """
+    nodes = {
+        node: _WireMetaVictims([_WireMetaPod(uid) for uid in found.uids], found.violations)
+        for node, found in victims.items()
+        if found.uids
+    }
+    return _encoder.encode({"NodeNameToMetaVictims": nodes})
