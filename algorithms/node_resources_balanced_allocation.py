@@ -5,28 +5,32 @@ Source of the formulas: plugins/noderesources/balanced_allocation.go of 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from functools import reduce
+from operator import add
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from extender.framework import (
     MAX_NODE_SCORE,
     SKIP,
     Args,
-    BoolArray,
     Field,
     IntArray,
     Nodes,
     PendingPod,
     Priority,
     RequestedResources,
+    Share,
     Skip,
     field_validator,
     uses,
 )
 
-Choice: TypeAlias = slice | BoolArray
+FloatArray: TypeAlias = NDArray[np.float64]
+Group: TypeAlias = slice | NDArray[np.intp]
 
 
 class BalancedResource(Args):
@@ -76,45 +80,46 @@ class NodeResourcesBalancedAllocation(Priority):
         if not any(pod.requests.get(name) for name in names):
             return SKIP
         shares = [share for name in names if (share := self.resources.share(pod, name, nodes)) is not None]
-        shape = (len(shares), len(nodes))
-        allocatable = np.array([share.allocatable for share in shares], np.int64).reshape(shape)
-        requested = np.array([share.requested for share in shares], np.int64).reshape(shape)
-        asked = np.array([share.asked for share in shares], np.int64)[:, np.newaxis]
-        scores = np.empty(len(nodes), np.int64)
-        for resources, group in _groups(allocatable != 0):
-            capacity, used = allocatable[resources][:, group], requested[resources][:, group]
-            gain = _evenness(used + asked[resources], capacity) - _evenness(used, capacity)
-            scores[group] = MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + gain) // 2
+        scores = np.full(len(nodes), MAX_NODE_SCORE * 3 // 4, np.int64)
+        for group, owned in _groups(shares, len(nodes)):
+            if len(owned) > 1:
+                parts = [(share.allocatable[group], share.requested[group], share.asked) for share in owned]
+                without = _evenness([_fraction(requested, capacity) for capacity, requested, _ in parts])
+                within = _evenness([_fraction(requested + asked, capacity) for capacity, requested, asked in parts])
+                scores[group] += (within - without) // 2
         return scores
 
 
-def _groups(exists: BoolArray) -> Iterator[tuple[Choice, Choice]]:
-    """Yield the resources that candidates have, and the candidates that have just these, for each such set.
+def _groups(shares: Iterable[Share], candidates: int) -> list[tuple[Group, list[Share]]]:
+    """Return groups of candidates and the resources that all of a group have, which are those that count for it."""
+    groups: list[tuple[Group, list[Share]]] = [(slice(None), [])]
+    for share in shares:
+        whole, groups = groups, []
+        for group, owned in whole:
+            has = share.allocatable[group] != 0
+            if has.all():
+                groups.append((group, [*owned, share]))
+            else:
+                places = np.arange(candidates)[group]
+                groups += [(places[has], [*owned, share]), (places[~has], owned)]
+    return groups
 
-    ``exists`` has shape (resources, candidates). What a node does not have is left out of its balance.
+
+def _fraction(used: IntArray, capacity: IntArray) -> FloatArray:
+    """Return the used part of a capacity, at most 1; shape (candidates,)."""
+    fraction = used / capacity
+    return np.minimum(fraction, 1.0, out=fraction)
+
+
+def _evenness(fractions: list[FloatArray]) -> IntArray:
+    """Return 100 less the standard deviation of two or more fractions in percent, truncated; shape (candidates,).
+
+    Additions are in the order of the resources, because the last bit can decide a score.
     """
-    if exists.all():
-        yield slice(None), slice(None)
-        return
-    left = np.ones(exists.shape[1], np.bool_)
-    while left.any():
-        resources = exists[:, left.argmax()]
-        group: BoolArray = (exists == resources[:, np.newaxis]).all(axis=0)
-        yield resources, group
-        left &= ~group
-
-
-def _evenness(used: IntArray, capacity: IntArray) -> IntArray:
-    """Return 100 less the standard deviation of the used fractions in percent, truncated; shape (candidates,), int64.
-
-    Both arrays have shape (resources, candidates). Fractions deviate by a half at most, so this is never below 50.
-    Additions are in the order of the resources, one resource at a time, as the last bit can decide a score.
-    """
-    fractions = list(np.minimum(used / capacity, 1.0))
-    deviation = np.zeros(capacity.shape[1])
     if len(fractions) == 2:
         deviation = np.abs((fractions[0] - fractions[1]) / 2)
-    elif len(fractions) > 2:
-        mean = sum(fractions) / len(fractions)
-        deviation = np.sqrt(sum((fraction - mean) * (fraction - mean) for fraction in fractions) / len(fractions))
+    else:
+        mean = reduce(add, fractions) / len(fractions)
+        squares = [(fraction - mean) ** 2 for fraction in fractions]
+        deviation = np.sqrt(reduce(add, squares) / len(fractions))
     return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -39,7 +40,9 @@ INSUFFICIENT = "Insufficient {}"
 """Why a node with too little of a resource is refused; eviction can help unless the request exceeds the whole node."""
 
 MAX_SHAPE_SCORE = 10
-"""The best score a point of a shape can have (source: config.MaxCustomPriorityScore)."""
+"""The best score that a point of a shape can have (source: config.MaxCustomPriorityScore)."""
+
+SHAPE_SCORE = MAX_NODE_SCORE // MAX_SHAPE_SCORE
 
 
 class WeightedResource(Args):
@@ -76,10 +79,146 @@ class RequestedToCapacityRatio(Args):
 
     @cached_property
     def scores(self) -> IntArray:
-        """The score, 0 to 100, of each whole percent; shape (101,). Fractions are truncated as Go does it."""
-        first, last = self.shape[0], self.shape[-1]
+        """The score, 0 to 100, of each whole percent; shape (101,). What rises or falls is truncated to an integer."""
         line: IntArray = np.empty(101, np.int64)
-        line[: first.utilization + 1] = first.score
-        for left, right in zip(self.shape, self.shape[1:], strict=False):
-            ...
+        line[: self.shape[0].utilization + 1] = self.shape[0].score * SHAPE_SCORE
+        for left, right in pairwise(self.shape):
+            percents, rise = right.utilization - left.utilization, (right.score - left.score) * SHAPE_SCORE
+            change = np.trunc(np.arange(percents + 1) * rise / percents).astype(np.int64)
+            line[left.utilization : right.utilization + 1] = left.score * SHAPE_SCORE + change
+        line[self.shape[-1].utilization :] = self.shape[-1].score * SHAPE_SCORE
         return line
+
+
+DEFAULT_RESOURCES = (WeightedResource(name="cpu"), WeightedResource(name="memory"))
+"""The resources scored where the arguments name none."""
+
+
+class ScoringStrategy(Args):
+    """Which nodes are better: those with the most left, the most in use, or what a shape says of their use."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
+    resources: tuple[WeightedResource, ...] = DEFAULT_RESOURCES
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+
+    @field_validator("resources", mode="before")
+    @classmethod
+    def _default(cls, value: Any) -> Any:
+        return DEFAULT_RESOURCES if value in (None, []) else value
+
+    @model_validator(mode="after")
+    def _shaped(self) -> ScoringStrategy:
+        shaped = self.type == "RequestedToCapacityRatio"
+        if shaped and self.requested_to_capacity_ratio is None:
+            raise ValueError("requestedToCapacityRatio must be given with type RequestedToCapacityRatio")
+        if not shaped and self.requested_to_capacity_ratio is not None:
+            raise ValueError(f"requestedToCapacityRatio must not be given with type {self.type}")
+        return self
+
+    def rate(self, share: Share) -> tuple[IntArray, BoolArray]:
+        """Return the score of one resource, 0 to 100, and where it counts at all; shapes (candidates,).
+
+        A resource that a node does not have counts for nothing, and so does one that a shape gives no score.
+        """
+        capacity, used = share.allocatable, share.requested + share.asked
+        exists = capacity != 0
+        divisor = capacity if exists.all() else np.maximum(capacity, 1)
+        if self.type == "LeastAllocated":
+            return np.maximum(capacity - used, 0) * MAX_NODE_SCORE // divisor, exists
+        percents = np.minimum(used, capacity) * 100 // divisor
+        if self.requested_to_capacity_ratio is None:
+            return percents, exists
+        scores = self.requested_to_capacity_ratio.scores[percents] * exists
+        return scores, scores > 0
+
+
+DEFAULT_STRATEGY = ScoringStrategy(type="LeastAllocated")
+"""How nodes are scored where the arguments do not say."""
+
+
+class NodeResourcesFitArgs(Args):
+    """Arguments as in kube-scheduler's NodeResourcesFitArgs."""
+
+    ignored_resources: tuple[str, ...] = ()
+    """Extended resources that are not checked, by name."""
+    ignored_resource_groups: tuple[str, ...] = ()
+    """Extended resources that are not checked, by what stands before the slash."""
+    scoring_strategy: ScoringStrategy = DEFAULT_STRATEGY
+
+    @field_validator("scoring_strategy", mode="before")
+    @classmethod
+    def _default(cls, value: Any) -> Any:
+        return DEFAULT_STRATEGY if value is None else value
+
+    @field_validator("ignored_resources")
+    @classmethod
+    def _qualified(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not is_qualified_name(name):
+                raise ValueError(f"{name!r} is not a resource name")
+        return value
+
+    @field_validator("ignored_resource_groups")
+    @classmethod
+    def _unprefixed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if "/" in name or not is_qualified_name(name):
+                raise ValueError(f"{name!r} is not a resource group: it is what stands before the slash")
+        return value
+
+    def ignores(self, resource: str) -> bool:
+        """Say whether ``resource`` is left to others to check; only extended resources can be."""
+        named = resource in self.ignored_resources or resource.partition("/")[0] in self.ignored_resource_groups
+        return named and is_extended_resource(resource)
+
+
+class NodeResourcesFit(Predicate, Priority):
+    """Refuses nodes that are too full for the pod, and scores the others by a strategy."""
+
+    Arguments = NodeResourcesFitArgs
+    args: NodeResourcesFitArgs
+    resources = uses(RequestedResources)
+
+    def filter(self, pod: PendingPod, nodes: Nodes) -> Iterator[Refusal]:
+        """Check the pod slots, which every pod needs one of, and each resource that the pod asks for."""
+        full = nodes.take(self.resources.pods) >= nodes.take(self.resources.allowed_pods)
+        if full.any():
+            yield Refusal(full, TOO_MANY_PODS)
+        for resource, asked in pod.requests.items():
+            if not self.args.ignores(resource):
+                yield from self._insufficient(nodes, resource, asked)
+
+    def _insufficient(self, nodes: Nodes, resource: str, asked: int) -> Iterator[Refusal]:
+        reason = INSUFFICIENT.format(resource)
+        allocatable = self.resources.amounts(self.resources.allocatable, resource)
+        requested = self.resources.amounts(self.resources.requested, resource)
+        if allocatable is None or requested is None:
+            yield Refusal(None, reason, resolvable=False)
+            return
+        capacity = nodes.take(allocatable)
+        short = capacity - nodes.take(requested) < asked
+        if short.any():
+            yield Refusal(short, reason)
+            too_small = capacity < asked
+            if too_small.any():
+                yield Refusal(too_small, reason, resolvable=False)
+
+    def prioritize(self, pod: PendingPod, nodes: Nodes) -> IntArray:
+        """Return the weighted mean of the scores of the resources that count on a node, 0 where none does.
+
+        It is truncated, but rounded for RequestedToCapacityRatio. Containers that ask for no cpu or memory count with
+        defaults.
+        """
+        strategy = self.args.scoring_strategy
+        total: IntArray = np.zeros(len(nodes), np.int64)
+        weights: IntArray | int = 0
+        for resource in strategy.resources:
+            share = self.resources.share(pod, resource.name, nodes, nonzero=True)
+            if share is not None:
+                scores, counts = strategy.rate(share)
+                total += scores * resource.weight
+                weights = weights + (resource.weight if counts.all() else counts * resource.weight)
+        divisor: IntArray = np.maximum(weights, 1)
+        if strategy.type == "RequestedToCapacityRatio":
+            return (2 * total + divisor) // (2 * divisor)
+        return total // divisor

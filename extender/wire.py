@@ -7,7 +7,7 @@ any other casing is folded when a field is missed. Node objects and name lists s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +28,7 @@ class _Request(msgspec.Struct, gc=False):
 
 class _NodeList(_Request):
     items: list[Raw] | None = None
+    Items: list[Raw] | None = None
 
 
 class _FilterArgs(_Request):
@@ -65,31 +66,12 @@ class _PreemptArgs(_Request):
     nodeNameToMetaVictims: Raw | UnsetType = UNSET
 
 
-class _MetaPod(_Request):
-    UID: str | None = None
-    uid: str | None = None
-
-
-class _MetaVictims(_Request):
-    Pods: list[_MetaPod | None] | None = None
-    NumPDBViolations: int | None = None
-    pods: list[_MetaPod | None] | None = None
-    numPDBViolations: int | None = None
-
-
 class _VictimMeta(_Request):
     uid: str | None = None
 
 
 class _VictimPod(_Request):
     metadata: _VictimMeta | None = None
-
-
-class _Victims(_Request):
-    Pods: list[_VictimPod | None] | None = None
-    NumPDBViolations: int | None = None
-    pods: list[_VictimPod | None] | None = None
-    numPDBViolations: int | None = None
 
 
 class FilterRequest(msgspec.Struct, frozen=True, gc=False):
@@ -129,8 +111,11 @@ class PreemptRequest(msgspec.Struct, frozen=True, gc=False):
 _filter_args = msgspec.json.Decoder(_FilterArgs)
 _bind_args = msgspec.json.Decoder(_BindArgs)
 _preempt_args = msgspec.json.Decoder(_PreemptArgs)
-_meta_victims = msgspec.json.Decoder(dict[str, _MetaVictims | None])
-_victims = msgspec.json.Decoder(dict[str, _Victims | None])
+_victims_by_node = msgspec.json.Decoder(dict[str, dict[str, Raw] | None])
+_meta_pods = msgspec.json.Decoder(list[dict[str, Raw] | None] | None)
+_whole_pods = msgspec.json.Decoder(list[_VictimPod | None] | None)
+_text = msgspec.json.Decoder(str | None)
+_count = msgspec.json.Decoder(int | None)
 _names = msgspec.json.Decoder(list[str])
 _pod = msgspec.json.Decoder(Pod)
 _node = msgspec.json.Decoder(Node)
@@ -158,7 +143,7 @@ def decode_filter(body: bytes) -> FilterRequest:
     if pod is None or bytes(pod) == _NULL:
         raise RequestError("Pod: is missing; send the whole Pod object")
     if nodes is not None:
-        return FilterRequest(pod, None, nodes.items or [])
+        return FilterRequest(pod, None, nodes.items or nodes.Items or [])
     if isinstance(names, Raw) and bytes(names) != _NULL:
         return FilterRequest(pod, names, None)
     raise RequestError("Nodes, NodeNames: both are missing; send one (NodeNames with nodeCacheCapable: true)")
@@ -170,20 +155,13 @@ def decode_bind(body: bytes) -> BindRequest:
     Raises:
         RequestError: it is not ExtenderBindingArgs, or it does not name pod, namespace and node.
     """
-    names = ("PodName", "PodNamespace", "PodUID", "Node")
-    args = _decode(_bind_args, body, "ExtenderBindingArgs")
-    if not _either(args.PodName, args.podName) or not _either(args.Node, args.node):
-        args = _decode(_bind_args, _recase(body, names), "ExtenderBindingArgs")
-    given = {
-        "PodName": _either(args.PodName, args.podName),
-        "PodNamespace": _either(args.PodNamespace, args.podNamespace),
-        "PodUID": _either(args.PodUID, args.podUID),
-        "Node": _either(args.Node, args.node),
-    }
+    given = _bind_fields(_decode(_bind_args, body, "ExtenderBindingArgs"))
+    if not all(given.values()):
+        given = _bind_fields(_decode(_bind_args, _recase(body, given), "ExtenderBindingArgs"))
     for field in ("PodName", "PodNamespace", "Node"):
         if not given[field]:
             raise RequestError(f"{field}: is missing; send PodName, PodNamespace, PodUID and Node")
-    return BindRequest(given["PodName"] or "", given["PodNamespace"] or "", given["PodUID"] or "", given["Node"] or "")
+    return BindRequest(given["PodName"], given["PodNamespace"], given["PodUID"], given["Node"])
 
 
 def decode_preempt(body: bytes) -> PreemptRequest:
@@ -207,9 +185,9 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     if pod is None or bytes(pod) == _NULL:
         raise RequestError("Pod: is missing; send the whole Pod object")
     if meta is not None:
-        return PreemptRequest(pod, _read_meta_victims(meta))
+        return PreemptRequest(pod, _read_victims(meta, "NodeNameToMetaVictims", _read_meta_pods))
     if whole is not None:
-        return PreemptRequest(pod, _read_victims(whole))
+        return PreemptRequest(pod, _read_victims(whole, "NodeNameToVictims", _read_whole_pods))
     raise RequestError("NodeNameToVictims, NodeNameToMetaVictims: both are missing; send one")
 
 
@@ -240,39 +218,51 @@ def decode_node(node: Raw) -> Node:
     return _decode(_node, node, "Node", "Nodes.items[]")
 
 
-def _read_meta_victims(raw: Raw) -> dict[str, Victims]:
+def _bind_fields(args: _BindArgs) -> dict[str, str]:
+    return {
+        "PodName": _either(args.PodName, args.podName) or "",
+        "PodNamespace": _either(args.PodNamespace, args.podNamespace) or "",
+        "PodUID": _either(args.PodUID, args.podUID) or "",
+        "Node": _either(args.Node, args.node) or "",
+    }
+
+
+def _read_victims(raw: Raw, field: str, read_pods: Callable[[bytes | Raw, str], list[str]]) -> dict[str, Victims]:
+    """Read one of the two maps, in which keys of any casing may stand as well."""
     found: dict[str, Victims] = {}
-    for node, victims in _decode(_meta_victims, raw, "MetaVictims", "NodeNameToMetaVictims").items():
+    for node, victims in _decode(_victims_by_node, raw, field, field).items():
         if victims is not None:
-            pods = victims.Pods if victims.Pods is not None else victims.pods
-            uids = [pod.UID or pod.uid for pod in pods or () if pod is not None]
-            found[node] = _victims_of(uids, victims)
+            place, members = f"{field}[{node!r}]", _folded(victims)
+            uids = read_pods(members.get("pods", _NULL), f"{place}.Pods")
+            violations = members.get("numpdbviolations", _NULL)
+            count = _decode(_count, violations, "NumPDBViolations", f"{place}.NumPDBViolations")
+            found[node] = Victims(list(dict.fromkeys(filter(None, uids))), count or 0)
     return found
 
 
-def _read_victims(raw: Raw) -> dict[str, Victims]:
-    found: dict[str, Victims] = {}
-    for node, victims in _decode(_victims, raw, "Victims", "NodeNameToVictims").items():
-        if victims is not None:
-            pods = victims.Pods if victims.Pods is not None else victims.pods
-            uids = [pod.metadata.uid for pod in pods or () if pod is not None and pod.metadata is not None]
-            found[node] = _victims_of(uids, victims)
-    return found
+def _read_meta_pods(raw: bytes | Raw, place: str) -> list[str]:
+    pods = [_folded(pod).get("uid", _NULL) for pod in _decode(_meta_pods, raw, "MetaPods", place) or () if pod]
+    return [_decode(_text, uid, "UID", f"{place}[].UID") or "" for uid in pods]
 
 
-def _victims_of(uids: Iterable[str | None], victims: _MetaVictims | _Victims) -> Victims:
-    violations = victims.NumPDBViolations if victims.NumPDBViolations is not None else victims.numPDBViolations
-    return Victims(list(dict.fromkeys(uid for uid in uids if uid)), violations or 0)
+def _read_whole_pods(raw: bytes | Raw, place: str) -> list[str]:
+    pods = _decode(_whole_pods, raw, "Pods", place) or ()
+    return [pod.metadata.uid or "" for pod in pods if pod is not None and pod.metadata is not None]
+
+
+def _folded(fields: Mapping[str, Raw]) -> dict[str, Raw]:
+    return {key.casefold(): value for key, value in fields.items()}
 
 
 def _decode(decoder: msgspec.json.Decoder[T], data: bytes | Raw, what: str, root: str = "") -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        text = str(error).replace("`$", f"`{root or what}", 1)
-        raise RequestError(f"{text}; send a {what} as kube-scheduler encodes it") from None
-    except msgspec.DecodeError as error:
-        raise RequestError(f"the body is not JSON: {error}; send a {what}") from None
+        text = str(error) if "`$" in str(error) else f"{error} - at `$`"
+        text = text.replace("`$", f"`{root or what}", 1)
+        raise RequestError(f"{text}; send {what} as kube-scheduler encodes it") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RequestError(f"{root or 'the body'} is not JSON: {error}; send {what} in UTF-8") from None
 
 
 def _either(*values: Any) -> Any:
@@ -289,10 +279,10 @@ def _given(*values: Raw | UnsetType) -> Raw | None:
     return None
 
 
-def _recase(body: bytes, names: Sequence[str]) -> bytes:
+def _recase(body: bytes, names: Iterable[str]) -> bytes:
     """Return ``body`` with its top-level keys in Go's spelling, whatever their casing was."""
     known = {name.casefold(): name for name in names}
-    fields = _decode(_fields, body, "JSON object")
+    fields = _decode(_fields, body, "one JSON object")
     return _encoder.encode({known.get(key.casefold(), key): value for key, value in fields.items()})
 
 

@@ -89,6 +89,9 @@ class TlsContext:
 
 def _build(authority: bytes | None, certificate: bytes | None, key: bytes | None, *, verify: bool) -> ssl.SSLContext:
     """Return a client context; without ``authority`` the roots of the system are trusted."""
+    if authority is not None and not authority.strip():
+        # Empty data would count as none, and every public authority would be trusted.
+        raise ValueError("the certificate authority is empty")
     context = ssl.create_default_context(cadata=authority.decode() if authority is not None else None)
     # Since Python 3.13 the default refuses authorities without a key identifier, which many clusters have.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

@@ -43,7 +43,7 @@ class ExecCommand(msgspec.Struct, rename="camel"):
     args: list[str] | None = None
     env: list[EnvironmentVariable] | None = None
     install_hint: str | None = None
-    provide_cluster_info: bool = False
+    provide_cluster_info: bool | None = None
     interactive_mode: str | None = None
 
 

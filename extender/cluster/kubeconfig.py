@@ -26,7 +26,7 @@ EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 class NamedExtension(msgspec.Struct):
     """An extension of a cluster entry."""
 
-    name: str = ""
+    name: str | None = None
     extension: Any = None
 
 
@@ -36,7 +36,7 @@ class Cluster(msgspec.Struct, rename="kebab"):
     server: str = ""
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
-    insecure_skip_tls_verify: bool = False
+    insecure_skip_tls_verify: bool | None = None
     tls_server_name: str | None = None
     proxy_url: str | None = None
     extensions: list[NamedExtension] | None = None

@@ -20,48 +20,83 @@ from extender.framework.algorithm import (
     normalize_to_best,
     uses,
 )
+from extender.framework.argument import API_OBJECT
 from extender.framework.cache import Cache
 from extender.framework.candidate import Nodes
+from extender.framework.pod_class import PodClasses
 from extender.framework.resource import RequestedResources, Share
+from extender.framework.selection import decide_taints, select_rows, select_rows_of_term, select_untolerated_rows
+from extender.model.bag import RowBag
 from extender.model.column import BoolArray, IntArray, lengthen
 from extender.model.kind import NODES, PODS, Kind
 from extender.model.name import is_qualified_name
 from extender.model.node import NodeInfo
+from extender.model.object import NodeAffinity, NodeSelectorTerm, Taint
 from extender.model.pod import PendingPod, PodInfo
+from extender.model.port import WILDCARD_IP, HostPort
 from extender.model.request import is_extended_resource
+from extender.model.selector import (
+    NAME_FIELD,
+    NodeMatcher,
+    WeightedNodeTerm,
+    compile_node_selector,
+    compile_preferred_terms,
+)
 from extender.model.table import NodeTable
+from extender.model.toleration import NO_EXECUTE, NO_SCHEDULE, count_intolerable_prefer_no_schedule, tolerates
 
 __all__ = [
+    "API_OBJECT",
     "MAX_NODE_SCORE",
+    "NAME_FIELD",
     "NODES",
+    "NO_EXECUTE",
+    "NO_SCHEDULE",
     "PODS",
     "SKIP",
+    "WILDCARD_IP",
     "Args",
     "BoolArray",
     "Cache",
     "Field",
+    "HostPort",
     "IntArray",
     "Kind",
+    "NodeAffinity",
     "NodeInfo",
+    "NodeMatcher",
     "NodePredicate",
     "NodePriority",
+    "NodeSelectorTerm",
     "NodeTable",
     "Nodes",
     "PendingPod",
+    "PodClasses",
     "PodInfo",
     "Predicate",
     "Priority",
     "QuantityError",
     "Refusal",
     "RequestedResources",
+    "RowBag",
     "SelectorError",
     "Share",
     "Skip",
+    "Taint",
+    "WeightedNodeTerm",
+    "compile_node_selector",
+    "compile_preferred_terms",
+    "count_intolerable_prefer_no_schedule",
+    "decide_taints",
     "field_validator",
     "is_extended_resource",
     "is_qualified_name",
     "lengthen",
     "model_validator",
     "normalize_to_best",
+    "select_rows",
+    "select_rows_of_term",
+    "select_untolerated_rows",
+    "tolerates",
     "uses",
 ]

@@ -48,6 +48,8 @@ class Mirror:
         """The same records by uid."""
         self.assumed: dict[str, Assumed] = {}
         """Assumed pods by uid."""
+        self.nominated: dict[str, dict[str, PodInfo]] = {}
+        """Pending pods for which preemption keeps room, by node name and uid."""
         self.reader = PodReader()
         self.version = 0
         """Changes with every change that an answer could depend on."""
@@ -148,11 +150,18 @@ class Mirror:
     def _record(self, info: PodInfo) -> None:
         self.pods[info.key] = info
         self.by_uid[info.uid] = info
+        if info.nominated_node_name:
+            self.nominated.setdefault(info.nominated_node_name, {})[info.uid] = info
 
     def _forget_record(self, info: PodInfo) -> None:
         del self.pods[info.key]
         self.by_uid.pop(info.uid, None)
         self._uncount(info)
+        if info.nominated_node_name:
+            kept = self.nominated[info.nominated_node_name]
+            kept.pop(info.uid, None)
+            if not kept:
+                del self.nominated[info.nominated_node_name]
 
     def _count(self, info: PodInfo) -> None:
         if info.node_name:
@@ -246,8 +255,14 @@ class Mirror:
     # --- what if -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def what_if(self, *, without: Iterable[PodInfo] = (), nodes: Iterable[NodeInfo] = ()) -> Iterator[None]:
-        """Let the caller look at the state without some placed pods, and with other versions of some nodes.
+    def what_if(
+        self,
+        *,
+        without: Iterable[PodInfo] = (),
+        plus: Iterable[PodInfo] = (),
+        nodes: Iterable[NodeInfo] = (),
+    ) -> Iterator[None]:
+        """Let the caller look at the state without some placed pods, plus some others, and with other nodes.
 
         Every change is undone on leaving, in reverse order.
         """
@@ -256,6 +271,9 @@ class Mirror:
             for info in without:
                 self._uncount(info)
                 undo.append(lambda info=info: self._count(info))  # type: ignore[misc]
+            for info in plus:
+                self._count(info)
+                undo.append(lambda info=info: self._uncount(info))  # type: ignore[misc]
             for node in nodes:
                 undo.append(self._swap_node(node))  # noqa: PERF401 - what is done so far must be undone on failure
             yield

@@ -60,7 +60,8 @@ class RequestedResources(Cache):
             if resource == PODS_RESOURCE:
                 self.allowed_pods[row] = amount
             else:
-                self.allocatable[self._resource(resource), row] = amount
+                position = self._position(resource)
+                self.allocatable[position, row] = amount
 
     def remove_node(self, row: int, node: NodeInfo) -> None:  # noqa: ARG002
         """Undo ``add_node``."""
@@ -118,9 +119,11 @@ class RequestedResources(Cache):
         self.nonzero[0, row] += sign * shape.nonzero[0]
         self.nonzero[1, row] += sign * shape.nonzero[1]
         for resource, amount in shape.requests.items():
-            self.requested[self._resource(resource), row] += sign * amount
+            position = self._position(resource)
+            self.requested[position, row] += sign * amount
 
-    def _resource(self, resource: str) -> int:
+    def _position(self, resource: str) -> int:
+        """Return the place of ``resource``, made if need be; the tables are then new arrays."""
         position = self.index.get(resource)
         if position is None:
             position = self.index[resource] = len(self.index)

@@ -8,6 +8,22 @@ from typing import Any, Protocol
 import msgspec
 
 from extender.model.object import Node, ObjectMeta, Pod
+from extender.model.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from extender.model.workload import (
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 
 
 @dataclass(frozen=True)
@@ -35,8 +51,35 @@ class Kind:
 
 PODS = Kind("pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
 NODES = Kind("nodes", "Node", Node, namespaced=False)
+NAMESPACES = Kind("namespaces", "Namespace", Namespace, namespaced=False)
+SERVICES = Kind("services", "Service", Service)
+REPLICATION_CONTROLLERS = Kind("replicationcontrollers", "ReplicationController", ReplicationController)
+REPLICA_SETS = Kind("replicasets", "ReplicaSet", ReplicaSet, group="apps")
+STATEFUL_SETS = Kind("statefulsets", "StatefulSet", StatefulSet, group="apps")
+POD_DISRUPTION_BUDGETS = Kind("poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget, group="policy")
+PERSISTENT_VOLUMES = Kind("persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = Kind("persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim)
+STORAGE_CLASSES = Kind("storageclasses", "StorageClass", StorageClass, group="storage.k8s.io", namespaced=False)
+CSI_NODES = Kind("csinodes", "CSINode", CSINode, group="storage.k8s.io", namespaced=False)
+CSI_DRIVERS = Kind("csidrivers", "CSIDriver", CSIDriver, group="storage.k8s.io", namespaced=False)
+CSI_STORAGE_CAPACITIES = Kind("csistoragecapacities", "CSIStorageCapacity", CSIStorageCapacity, group="storage.k8s.io")
 
-KINDS = (NODES, PODS)
+KINDS = (
+    NODES,
+    PODS,
+    NAMESPACES,
+    SERVICES,
+    REPLICATION_CONTROLLERS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    POD_DISRUPTION_BUDGETS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+)
 """Every kind that an algorithm can watch without declaring it itself."""
 
 

@@ -18,11 +18,11 @@ ResourceList: TypeAlias = dict[str, str | int | float | None]
 """Resource names to quantities as they stand in JSON: a string, a bare number, or ``null`` for zero."""
 
 
-class _Object(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """Root of every struct here: camelCase on the wire, no cycle collection, defaults left out when encoded."""
+class KubernetesObject(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """Root of every decoded struct: camelCase on the wire, no cycle collection, defaults left out when encoded."""
 
 
-class OwnerReference(_Object):
+class OwnerReference(KubernetesObject):
     """The object that manages this one."""
 
     kind: str | None = None
@@ -31,7 +31,7 @@ class OwnerReference(_Object):
     controller: bool | None = None
 
 
-class ObjectMeta(_Object):
+class ObjectMeta(KubernetesObject):
     """Identity, labels and annotations of an object."""
 
     name: str | None = None
@@ -48,7 +48,7 @@ class ObjectMeta(_Object):
 # --- selectors -------------------------------------------------------------------------------------------------------
 
 
-class Requirement(_Object):
+class Requirement(KubernetesObject):
     """One expression of a label or node selector; operators are those of the API text."""
 
     key: str | None = None
@@ -56,34 +56,34 @@ class Requirement(_Object):
     values: list[str] | None = None
 
 
-class LabelSelector(_Object):
+class LabelSelector(KubernetesObject):
     """A selector over labels; all of its parts must hold."""
 
     match_labels: Labels | None = None
     match_expressions: list[Requirement] | None = None
 
 
-class NodeSelectorTerm(_Object):
+class NodeSelectorTerm(KubernetesObject):
     """One term of a node selector; all of its parts must hold, an empty term matches nothing."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
-class NodeSelector(_Object):
+class NodeSelector(KubernetesObject):
     """Terms of which at least one must hold."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class PreferredSchedulingTerm(_Object):
+class PreferredSchedulingTerm(KubernetesObject):
     """A node selector term with a weight of 1 to 100."""
 
     weight: int | None = None
     preference: NodeSelectorTerm | None = None
 
 
-class NodeAffinity(_Object):
+class NodeAffinity(KubernetesObject):
     """Required and preferred node selectors of a pod."""
 
     required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
@@ -92,7 +92,7 @@ class NodeAffinity(_Object):
     )
 
 
-class PodAffinityTerm(_Object):
+class PodAffinityTerm(KubernetesObject):
     """Pods, by labels and namespaces, that share a topology domain."""
 
     label_selector: LabelSelector | None = None
@@ -103,14 +103,14 @@ class PodAffinityTerm(_Object):
     mismatch_label_keys: list[str] | None = None
 
 
-class WeightedPodAffinityTerm(_Object):
+class WeightedPodAffinityTerm(KubernetesObject):
     """A pod affinity term with a weight of 1 to 100."""
 
     weight: int | None = None
     pod_affinity_term: PodAffinityTerm | None = None
 
 
-class PodAffinity(_Object):
+class PodAffinity(KubernetesObject):
     """Required and preferred terms of pod affinity or of pod anti-affinity."""
 
     required: list[PodAffinityTerm] | None = msgspec.field(
@@ -121,7 +121,7 @@ class PodAffinity(_Object):
     )
 
 
-class Affinity(_Object):
+class Affinity(KubernetesObject):
     """All affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -129,7 +129,7 @@ class Affinity(_Object):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(_Object):
+class TopologySpreadConstraint(KubernetesObject):
     """How evenly the pods of a selector are to lie over topology domains."""
 
     max_skew: int | None = None
@@ -142,7 +142,7 @@ class TopologySpreadConstraint(_Object):
     match_label_keys: list[str] | None = None
 
 
-class Toleration(_Object):
+class Toleration(KubernetesObject):
     """What a pod puts up with; see ``extender.model.toleration``."""
 
     key: str | None = None
@@ -155,14 +155,14 @@ class Toleration(_Object):
 # --- volumes of a pod ------------------------------------------------------------------------------------------------
 
 
-class ClaimSource(_Object):
+class ClaimSource(KubernetesObject):
     """A reference to a persistent volume claim in the pod's namespace."""
 
     claim_name: str | None = None
     read_only: bool | None = None
 
 
-class ClaimSpec(_Object):
+class ClaimSpec(KubernetesObject):
     """What a claim asks for."""
 
     access_modes: list[str] | None = None
@@ -173,19 +173,19 @@ class ClaimSpec(_Object):
     volume_mode: str | None = None
 
 
-class ClaimTemplate(_Object):
+class ClaimTemplate(KubernetesObject):
     """The claim an ephemeral volume creates."""
 
     spec: ClaimSpec | None = None
 
 
-class EphemeralSource(_Object):
+class EphemeralSource(KubernetesObject):
     """A volume whose claim is made from a template and named ``{pod}-{volume}``."""
 
     volume_claim_template: ClaimTemplate | None = None
 
 
-class DiskSource(_Object):
+class DiskSource(KubernetesObject):
     """The in-tree disk sources in one shape; which fields are set depends on the kind of disk."""
 
     pd_name: str | None = None
@@ -201,7 +201,7 @@ class DiskSource(_Object):
     read_only: bool | None = None
 
 
-class CsiSource(_Object):
+class CsiSource(KubernetesObject):
     """A volume of a CSI driver, inline in a pod or in a persistent volume."""
 
     driver: str | None = None
@@ -209,7 +209,7 @@ class CsiSource(_Object):
     read_only: bool | None = None
 
 
-class Volume(_Object):
+class Volume(KubernetesObject):
     """A volume of a pod; only sources that can restrict placement are kept."""
 
     name: str | None = None
@@ -227,7 +227,7 @@ class Volume(_Object):
 # --- pods ------------------------------------------------------------------------------------------------------------
 
 
-class ContainerPort(_Object):
+class ContainerPort(KubernetesObject):
     """A port of a container; only ``host_port`` matters for placement."""
 
     host_port: int | None = None
@@ -236,14 +236,14 @@ class ContainerPort(_Object):
     protocol: str | None = None
 
 
-class ResourceRequirements(_Object):
+class ResourceRequirements(KubernetesObject):
     """Requests and limits of a container, a pod or a claim."""
 
     requests: ResourceList | None = None
     limits: ResourceList | None = None
 
 
-class Container(_Object):
+class Container(KubernetesObject):
     """A container; ``restart_policy: Always`` on an init container makes it a sidecar."""
 
     name: str | None = None
@@ -253,13 +253,13 @@ class Container(_Object):
     restart_policy: str | None = None
 
 
-class SchedulingGate(_Object):
+class SchedulingGate(KubernetesObject):
     """A name that holds a pod back from scheduling."""
 
     name: str | None = None
 
 
-class PodSpec(_Object):
+class PodSpec(KubernetesObject):
     """What a pod asks for."""
 
     node_name: str | None = None
@@ -280,7 +280,7 @@ class PodSpec(_Object):
     scheduling_gates: list[SchedulingGate] | None = None
 
 
-class ContainerStatus(_Object):
+class ContainerStatus(KubernetesObject):
     """What the kubelet has given a container, for pods resized in place."""
 
     name: str | None = None
@@ -288,7 +288,7 @@ class ContainerStatus(_Object):
     resources: ResourceRequirements | None = None
 
 
-class PodCondition(_Object):
+class PodCondition(KubernetesObject):
     """A condition of a pod; ``PodResizePending`` with reason ``Infeasible`` matters for its requests."""
 
     type: str | None = None
@@ -296,7 +296,7 @@ class PodCondition(_Object):
     reason: str | None = None
 
 
-class PodStatus(_Object):
+class PodStatus(KubernetesObject):
     """Where a pod is in its life."""
 
     phase: str | None = None
@@ -309,7 +309,7 @@ class PodStatus(_Object):
     resources: ResourceRequirements | None = None
 
 
-class Pod(_Object):
+class Pod(KubernetesObject):
     """A pod as the API serves it."""
 
     metadata: ObjectMeta | None = None
@@ -328,14 +328,14 @@ class Taint(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen
     effect: str | None = None
 
 
-class ContainerImage(_Object):
+class ContainerImage(KubernetesObject):
     """An image a node holds, under each of its names."""
 
     names: list[str] | None = None
     size_bytes: int | None = None
 
 
-class NodeSpec(_Object):
+class NodeSpec(KubernetesObject):
     """What is set on a node by its owner."""
 
     unschedulable: bool | None = None
@@ -343,7 +343,7 @@ class NodeSpec(_Object):
     pod_cidrs: list[str] | None = msgspec.field(name="podCIDRs", default=None)
 
 
-class NodeStatus(_Object):
+class NodeStatus(KubernetesObject):
     """What a node reports of itself."""
 
     allocatable: ResourceList | None = None
@@ -351,7 +351,7 @@ class NodeStatus(_Object):
     images: list[ContainerImage] | None = None
 
 
-class Node(_Object):
+class Node(KubernetesObject):
     """A node as the API serves it."""
 
     metadata: ObjectMeta | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property
 from sys import intern
 from weakref import WeakValueDictionary
@@ -11,11 +12,26 @@ import msgspec
 
 from extender.errors import QuantityError, RequestError
 from extender.model.kind import object_key
-from extender.model.object import Affinity, ObjectMeta, Pod, PodSpec, PodStatus, Toleration, encode_canonical
+from extender.model.object import (
+    Affinity,
+    Labels,
+    ObjectMeta,
+    Pod,
+    PodAffinity,
+    PodSpec,
+    PodStatus,
+    Toleration,
+    Volume,
+    encode_canonical,
+)
 from extender.model.port import HostPort, host_ports
 from extender.model.request import PodRequests, nonzero_requests, pod_requests
+from extender.model.selector import NodeMatcher, WeightedNodeTerm, compile_node_selector, compile_preferred_terms
 
 _REMEMBERED_SPECS = 8192
+
+NOT_STARTED = 2**62
+"""The start time of a pod that has none: later than any other, as kube-scheduler takes it."""
 
 
 class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True):
@@ -28,13 +44,15 @@ class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True):
     requests: PodRequests
     nonzero: tuple[int, int]
     ports: tuple[HostPort, ...]
+    affinity: PodAffinity | None
+    anti_affinity: PodAffinity | None
 
 
 class PodClass(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Namespace and labels, shared by all pods that have the same."""
 
     namespace: str
-    labels: Mapping[str, str]
+    labels: Labels
 
 
 class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -46,6 +64,14 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
     node_name: str
     pod_class: PodClass
     shape: PodShape
+    priority: int
+    start_seconds: int
+    """When the pod started, in seconds since 1970; ``NOT_STARTED`` before."""
+    terminating: bool
+    nominated_node_name: str
+    """The node kept for a pending pod by preemption, or empty."""
+    volumes: tuple[Volume, ...]
+    """The volumes that can restrict placement; most pods have none."""
 
     def same_for_scheduling(self, other: PodInfo) -> bool:
         """Say whether the two differ in nothing but their resource version."""
@@ -54,7 +80,16 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
             and self.node_name == other.node_name
             and self.shape is other.shape
             and self.pod_class is other.pod_class
+            and self.priority == other.priority
+            and self.start_seconds == other.start_seconds
+            and self.terminating == other.terminating
+            and self.nominated_node_name == other.nominated_node_name
+            and self.volumes == other.volumes
         )
+
+    def more_important_than(self, other: PodInfo) -> bool:
+        """Say whether this pod is to be evicted after ``other`` (source: scheduler/util MoreImportantPod of 1.36)."""
+        return (-self.priority, self.start_seconds) < (-other.priority, other.start_seconds)
 
 
 class PodReader:
@@ -72,7 +107,8 @@ class PodReader:
             QuantityError: a request cannot be read; the message names the pod.
         """
         meta = pod.metadata or ObjectMeta()
-        node = node_name if node_name is not None else (pod.spec and pod.spec.node_name) or ""
+        spec, status = pod.spec or PodSpec(), pod.status or PodStatus()
+        node = node_name if node_name is not None else spec.node_name or ""
         return PodInfo(
             key=object_key(meta),
             uid=meta.uid or "",
@@ -80,6 +116,11 @@ class PodReader:
             node_name=intern(node),
             pod_class=self._class(meta.namespace or "", meta.labels or {}),
             shape=self._shape(pod),
+            priority=spec.priority or 0,
+            start_seconds=_seconds(status.start_time),
+            terminating=meta.deletion_timestamp is not None,
+            nominated_node_name=intern(status.nominated_node_name or "") if not node else "",
+            volumes=restricting_volumes(spec),
         )
 
     @staticmethod
@@ -87,7 +128,7 @@ class PodReader:
         """Return the record of a pod as if it were placed on ``node_name``."""
         return msgspec.structs.replace(info, node_name=intern(node_name))
 
-    def _class(self, namespace: str, labels: Mapping[str, str]) -> PodClass:
+    def _class(self, namespace: str, labels: Labels) -> PodClass:
         key = encode_canonical((namespace, labels))
         found = self._classes.get(key)
         if found is None:
@@ -105,7 +146,8 @@ class PodReader:
         return found
 
     def _share(self, shape: PodShape) -> PodShape:
-        return self._shapes.setdefault(encode_canonical((shape.requests, shape.nonzero, shape.ports)), shape)
+        key = encode_canonical((shape.requests, shape.nonzero, shape.ports, shape.affinity, shape.anti_affinity))
+        return self._shapes.setdefault(key, shape)
 
 
 def read_shape(pod: Pod, *, placed: bool) -> PodShape:
@@ -114,8 +156,15 @@ def read_shape(pod: Pod, *, placed: bool) -> PodShape:
     Raises:
         QuantityError: a request cannot be read; the message names the pod.
     """
+    affinity = (pod.spec and pod.spec.affinity) or Affinity()
     try:
-        return PodShape(pod_requests(pod, placed=placed), nonzero_requests(pod, placed=placed), host_ports(pod))
+        return PodShape(
+            pod_requests(pod, placed=placed),
+            nonzero_requests(pod, placed=placed),
+            host_ports(pod),
+            affinity.pod_affinity,
+            affinity.pod_anti_affinity,
+        )
     except QuantityError as error:
         raise QuantityError(f"pod {object_key(pod.metadata or ObjectMeta())}: {error}") from None
 
@@ -125,7 +174,22 @@ def _shape_source(pod: Pod) -> tuple[object, ...]:
     spec, status = pod.spec or PodSpec(), pod.status or PodStatus()
     resized = (status.container_statuses, status.init_container_statuses, status.allocated_resources, status.resources)
     resizing = [condition for condition in status.conditions or () if condition.type == "PodResizePending"]
-    return (spec.containers, spec.init_containers, spec.overhead, spec.resources, resized, resizing)
+    affinity = spec.affinity and (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
+    return (spec.containers, spec.init_containers, spec.overhead, spec.resources, affinity, resized, resizing)
+
+
+def restricting_volumes(spec: PodSpec) -> tuple[Volume, ...]:
+    """Return the volumes of a pod that can restrict placement, which are those with a source that is decoded."""
+    return tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
+
+
+def _seconds(timestamp: str | None) -> int:
+    if not timestamp:
+        return NOT_STARTED
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp())
+    except ValueError:
+        return NOT_STARTED
 
 
 class PendingPod:
@@ -159,3 +223,21 @@ class PendingPod:
     def requests(self) -> PodRequests:
         """Requests by resource: millicores for cpu, whole units for everything else."""
         return self.shape.requests
+
+    @cached_property
+    def node_matcher(self) -> NodeMatcher:
+        """The nodes that the pod's ``nodeSelector`` and required node affinity allow."""
+        affinity = self.affinity.node_affinity
+        return compile_node_selector(affinity.required if affinity else None, self.spec.node_selector)
+
+    @cached_property
+    def preferred_node_terms(self) -> tuple[WeightedNodeTerm, ...] | None:
+        """The nodes that the pod prefers, by term; None where it does not say.
+
+        Raises:
+            SelectorError: an expression that Kubernetes would refuse; the message names it.
+        """
+        affinity = self.affinity.node_affinity
+        if affinity is None or affinity.preferred is None:
+            return None
+        return compile_preferred_terms(affinity.preferred)

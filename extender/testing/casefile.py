@@ -12,13 +12,16 @@ as the API calls them (``nodes``, ``persistentVolumeClaims``). ``NAME.expected.t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import yaml
 
+from extender.framework.algorithm import SKIP, Algorithm, Predicate, Priority
+from extender.model.kind import KINDS, Kind
+from extender.testing.lab import Lab
 from extender.testing.reply import Json
 
 KIND_OF_LIST: Final = {
@@ -50,7 +53,7 @@ _RAW = re.compile(r"\{(\S+) (-?[0-9]+)\}")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a predicate says of one node; ``text`` is its reason, or the beginning of a shorter name for it."""
+    """What a predicate says of one node; every word of ``text`` is in its reasons."""
 
     fits: bool
     resolvable: bool = True
@@ -75,10 +78,6 @@ class Case:
     scores: Mapping[str, int]
     raw: Mapping[str, int]
 
-    def of_kind(self, kind: str) -> list[Json]:
-        """Return the objects of one kind, such as ``Node``."""
-        return [item for item in self.objects if item["kind"] == kind]
-
 
 def read_cases(path: str | Path) -> list[Case]:
     """Return the cases in the file at ``path``, answers included.
@@ -94,6 +93,41 @@ def read_cases(path: str | Path) -> list[Case]:
     if entries.keys() != lines.keys():
         raise ValueError(f"{path}: only one of case and answer exists for {sorted(entries.keys() ^ lines.keys())}")
     return [_read_case(entry, lines[key]) for key, entry in entries.items()]
+
+
+def check_case(case: Case, algorithm: type[Algorithm], kinds: Iterable[Kind] = KINDS) -> None:
+    """Ask ``algorithm`` what the case asks, in a cluster that watches ``kinds``, and compare with the right answer.
+
+    Raises:
+        AssertionError: it answers otherwise.
+        AlgorithmError: it raised.
+    """
+    lab = Lab(case.objects, kinds=kinds)
+    if case.ask == "score":
+        _check_scores(case, lab, algorithm)
+    else:
+        _check_answers(case, lab, algorithm)
+
+
+def _check_answers(case: Case, lab: Lab, algorithm: type[Algorithm]) -> None:
+    assert issubclass(algorithm, Predicate), f"{algorithm.name} refuses nothing"  # noqa: S101 - as all here, for tests
+    verdict = lab.filter(algorithm, case.incoming, case.args)
+    refused = {} if verdict is SKIP else verdict
+    for node, answer in case.answers.items():
+        outcome = refused.get(node)
+        assert (outcome is None) == answer.fits, f"{node}: {outcome} instead of {answer}"  # noqa: S101
+        if outcome is not None:
+            missing = [word for word in answer.text.split() if word not in outcome.text]
+            assert outcome.resolvable == answer.resolvable, f"{node}: {outcome} instead of {answer}"  # noqa: S101
+            assert not missing, f"{node}: {outcome} instead of {answer}"  # noqa: S101
+
+
+def _check_scores(case: Case, lab: Lab, algorithm: type[Algorithm]) -> None:
+    assert issubclass(algorithm, Priority), f"{algorithm.name} scores nothing"  # noqa: S101
+    scores = lab.score(algorithm, case.incoming, case.args)
+    assert scores is not SKIP, f"{algorithm.name} has no opinion"  # noqa: S101
+    assert scores.normalized == case.scores  # noqa: S101
+    assert scores.raw == (case.raw or scores.raw)  # noqa: S101
 
 
 def _expected_lines(text: str) -> dict[str, str]:

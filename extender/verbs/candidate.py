@@ -24,9 +24,10 @@ from extender.wire import FilterRequest
 _REMEMBERED_LISTS = 8
 
 _GO_HEAD = re.compile(
-    rb'\{"metadata":\{"name":"([^"\\]+)",(?:"generateName":"[^"\\]*",)?(?:"uid":"[^"\\]*",)?"resourceVersion":"(\d+)"'
+    rb'\{"metadata":\{"name":"([!#-\[\]-~]+)",(?:"generateName":"[^"\\]*",)?(?:"uid":"[^"\\]*",)?'
+    rb'"resourceVersion":"(\d+)"'
 )
-"""How Go begins a Node: enough to recognise a version without decoding the rest."""
+"""How Go begins a Node with a name in ASCII: enough to recognise a version without decoding the rest."""
 
 
 class Asked:
@@ -143,7 +144,7 @@ def _head(node: Raw, place: int) -> tuple[str, str]:
         return quick[1].decode(), quick[2].decode()
     try:
         meta = _head_decoder.decode(node).metadata
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise RequestError(f"Nodes.items[{place}]: {error}; send whole Node objects") from None
     if meta is None or not meta.name:
         raise RequestError(f"Nodes.items[{place}].metadata.name: is missing; send whole Node objects")

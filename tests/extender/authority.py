@@ -15,29 +15,28 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """Issues certificates for 127.0.0.1 and a name; ``pem`` is its own certificate."""
+    """Issues certificates; ``pem`` is its own certificate."""
 
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         self.pem = self._sign(self._name, self._key.public_key(), x509.BasicConstraints(ca=True, path_length=None))
 
-    def issue(self, name: str) -> tuple[bytes, bytes]:
-        """Return a certificate and its key in PEM."""
+    def issue(self, name: str, *, is_local: bool = True) -> tuple[bytes, bytes]:
+        """Return a certificate and its key in PEM, for 127.0.0.1 too if ``is_local``."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName(
-            [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-            if name != "elsewhere"
-            else [x509.DNSName(name)]
-        )
+        address = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))] if is_local else []
+        names = x509.SubjectAlternativeName([x509.DNSName(name), *address])
         pem = self._sign(_name(name), key.public_key(), names)
         return pem, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
-    def server_context(self, name: str = "localhost", clients: Authority | None = None) -> ssl.SSLContext:
+    def server_context(
+        self, name: str = "localhost", *, clients: Authority | None = None, is_local: bool = True
+    ) -> ssl.SSLContext:
         """Return the TLS context of a server, which asks for certificates of ``clients`` if given."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.NamedTemporaryFile() as file:
-            file.write(b"".join(self.issue(name)))
+            file.write(b"".join(self.issue(name, is_local=is_local)))
             file.flush()
             context.load_cert_chain(file.name)
         if clients is not None:

@@ -163,6 +163,16 @@ OPEN = stream(then="silence")
 """A watch on which nothing happens."""
 
 
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class RecordingStore:
     """Holds objects by name; ``changes`` is what one who watches the store would have seen."""
 

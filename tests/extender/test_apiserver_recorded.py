@@ -114,7 +114,9 @@ async def test_watch_from_a_version_that_is_forgotten():
     async with ApiServer([make_pod("p", metadata={"resourceVersion": "231"})]) as server:
         headers, lines = await lines_of(server, "/api/v1/pods?watch=1&resourceVersion=1")
     assert lines == recorded_lines("watch-expired.jsonl")
-    expected = dict(line.split(": ", 1) for line in (DATA / "watch-expired.headers").read_text().splitlines()[1:] if line)
+    expected = dict(
+        line.split(": ", 1) for line in (DATA / "watch-expired.headers").read_text().splitlines()[1:] if line
+    )
     assert headers["Content-Type"] == expected["content-type"]
     assert headers["Cache-Control"] == expected["cache-control"]
 
@@ -124,7 +126,9 @@ async def test_watch_from_a_version_that_is_forgotten():
     [
         pytest.param("watch-synthetic-added.jsonl", "", id="a watch from nowhere"),
         pytest.param(
-            "watch-initial-events.jsonl", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", id="a streaming list"
+            "watch-initial-events.jsonl",
+            "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            id="a streaming list",
         ),
     ],
 )

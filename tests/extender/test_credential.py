@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,17 +15,7 @@ from extender.cluster.credential import FixedHeader, TokenFile
 from extender.cluster.reflector import Reflector
 from extender.errors import ConfigurationError
 from extender.model.kind import PODS
-from tests.extender.scripted import OPEN, RecordingStore, ScriptedServer, case, eventually, failure, running
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.extender.scripted import OPEN, Clock, RecordingStore, ScriptedServer, case, eventually, failure, running
 
 
 async def test_b26_a_rotated_token_is_used_in_time_and_a_401_forces_a_look_at_the_file(tmp_path: Path) -> None:
@@ -135,9 +127,6 @@ async def test_a_user_name_and_a_password_make_a_basic_header() -> None:
 
 
 def test_importing_the_client_does_not_import_the_kubernetes_package() -> None:
-    import subprocess
-    import sys
-
     code = "import sys, extender.cluster.reflector; print('kubernetes' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"

@@ -10,7 +10,7 @@ from typing import Any
 
 from extender.cluster.apiserver.resource import Resource
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.:]*[a-z0-9])?|[a-z0-9]", re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 Problem = tuple[str, str, str]
 """Reason of the cause, path of the field, what is wrong with it."""
@@ -26,6 +26,7 @@ def find_problems(resource: Resource, obj: dict[str, Any]) -> list[Problem]:
         *_strings("metadata.labels", metadata.get("labels")),
         *_strings("metadata.annotations", metadata.get("annotations")),
         *_shapes(obj),
+        *(_pod_shapes(obj.get("spec")) if resource.plural == "pods" else ()),
     ]
 
 
@@ -44,7 +45,9 @@ def _identity(resource: Resource, obj: dict[str, Any], metadata: dict[str, Any])
         text = "Required value: name or generateName is required"
         problems.append(("FieldValueRequired", "metadata.name", text))
     elif isinstance(name, str) and not _NAME.fullmatch(metadata.get("name") or f"{name}x"):
-        text = f'Invalid value: "{name}": must be letters, digits, "-" and ".", with a letter or digit at both ends'
+        text = (
+            f'Invalid value: "{name}": must be lower-case letters, digits, "-" and ".", with no "-" or "." at the ends'
+        )
         problems.append(("FieldValueInvalid", "metadata.name", text))
     if metadata.get("namespace") and not resource.namespaced:
         problems.append(("FieldValueForbidden", "metadata.namespace", "Forbidden: not allowed on this type"))
@@ -64,19 +67,45 @@ def _strings(path: str, value: Any) -> list[Problem]:
 
 
 def _shapes(obj: dict[str, Any]) -> list[Problem]:
-    problems = [
-        _wrong(path, "an object", obj[path])
-        for path in ("spec", "status")
-        if not isinstance(obj.get(path), dict | None)
-    ]
-    for path in ("containers", "initContainers", "tolerations", "schedulingGates"):
-        spec = obj.get("spec")
-        value = spec.get(path) if isinstance(spec, dict) else None
-        if not isinstance(value, list | None):
-            problems.append(_wrong(f"spec.{path}", "a list", value))
-        elif value and not all(isinstance(item, dict) for item in value):
-            problems.append(_wrong(f"spec.{path}", "a list of objects", value))
+    return [_wrong(path, "an object", obj[path]) for path in ("spec", "status") if not _is_object(obj.get(path))]
+
+
+def _pod_shapes(spec: Any) -> list[Problem]:
+    """Return what is wrong with the parts of a pod's spec that defaults and bindings read."""
+    if not isinstance(spec, dict):
+        return []
+    problems = []
+    for field in ("containers", "initContainers", "schedulingGates", "tolerations"):
+        path = f"spec.{field}"
+        value = spec.get(field)
+        if not _is_object_list(value):
+            problems.append(_wrong(path, "a list of objects", value))
+        elif field.endswith("ontainers"):
+            for index, container in enumerate(value or ()):
+                problems.extend(_container_shapes(f"{path}[{index}]", container))
     return problems
+
+
+def _container_shapes(path: str, container: dict[str, Any]) -> list[Problem]:
+    resources, ports = container.get("resources"), container.get("ports")
+    if not _is_object(resources):
+        return [_wrong(f"{path}.resources", "an object", resources)]
+    problems = [
+        _wrong(f"{path}.resources.{kind}", "an object", resources[kind])
+        for kind in ("requests", "limits")
+        if resources and not _is_object(resources.get(kind))
+    ]
+    if not _is_object_list(ports):
+        problems.append(_wrong(f"{path}.ports", "a list of objects", ports))
+    return problems
+
+
+def _is_object(value: Any) -> bool:
+    return value is None or isinstance(value, dict)
+
+
+def _is_object_list(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
 
 
 def _wrong(path: str, expected: str, value: Any) -> Problem:

@@ -67,10 +67,12 @@ def _complete_metadata(resource: Resource, given: dict[str, Any]) -> dict[str, A
         metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
     if resource.namespaced and not metadata.get("namespace"):
         metadata["namespace"] = "default"
-    metadata.setdefault("uid", str(uuid.uuid4()))
+    if "uid" not in metadata:
+        metadata["uid"] = str(uuid.uuid4())
     if resource.generation:
         metadata.setdefault("generation", 1)
-    metadata.setdefault("creationTimestamp", now_text())
+    if "creationTimestamp" not in metadata:
+        metadata["creationTimestamp"] = now_text()
     return metadata
 
 

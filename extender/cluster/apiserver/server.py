@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -117,8 +118,8 @@ class ApiServer:
         await self.stop()
 
     def interrupt_watches(self, interruption: Interruption, path: str = "") -> int:
-        """Interrupt the watches whose path contains ``path``; return how many there are."""
-        chosen = [stream for stream in self._streams if path in stream.path]
+        """Interrupt the watches whose path the regular expression ``path`` is found in; return how many there are."""
+        chosen = [stream for stream in self._streams if re.search(path, stream.path)]
         for stream in chosen:
             stream.interrupt(interruption)
         return len(chosen)

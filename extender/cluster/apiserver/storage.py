@@ -32,12 +32,15 @@ from extender.errors import ConfigurationError
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-class _Creation(msgspec.Struct, gc=False, rename="camel"):
+class _Lasting(msgspec.Struct, gc=False, rename="camel"):
+    """Metadata that an update without it leaves as it was."""
+
     creation_timestamp: str | None = None
+    generation: int | None = None
 
 
-class _Created(msgspec.Struct, gc=False):
-    metadata: _Creation
+class _Kept(msgspec.Struct, gc=False):
+    metadata: _Lasting
 
 
 class Storage:
@@ -110,7 +113,7 @@ class Storage:
 
     def insert(self, resource: Resource, obj: Mapping[str, Any]) -> Entry:
         """Create an object; see ``create``."""
-        completed = self._complete(resource, obj)
+        completed = self._fill_in(resource, self._checked(resource, obj))
         metadata = completed["metadata"]
         if resource.key(metadata.get("namespace", ""), metadata["name"]) in self._tables[resource].entries:
             raise already_exists(resource, metadata["name"])
@@ -120,8 +123,7 @@ class Storage:
 
     def replace(self, resource: Resource, obj: Mapping[str, Any]) -> Entry:
         """Replace an object; see ``update``. Nothing happens if nothing differs."""
-        content = dict(obj)
-        self._check(resource, content)
+        content = self._checked(resource, obj)
         given = {name: value for name, value in content["metadata"].items() if value is not None}
         old = self.find(resource, given.get("namespace") or "default", given.get("name") or "")
         if given.get("uid") and given["uid"] != old.uid:
@@ -131,9 +133,10 @@ class Storage:
         given["uid"] = old.uid
         if resource.namespaced:
             given["namespace"] = old.namespace
-        if not given.get("creationTimestamp"):
-            given["creationTimestamp"] = _creation_timestamp(old)
-        entry = encode_entry(resource, {**content, "metadata": given}, old.resource_version)
+        if "creationTimestamp" not in given or "generation" not in given:
+            given = _lasting_metadata(old) | given
+        completed = self._fill_in(resource, {**content, "metadata": given})
+        entry = encode_entry(resource, completed, old.resource_version)
         if entry.body == old.body:
             return old
         entry = entry.at_version(self._next_version())
@@ -172,16 +175,16 @@ class Storage:
         self.resource_version += 1
         return self.resource_version
 
-    def _complete(self, resource: Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
-        content = dict(obj)
-        self._check(resource, content)
-        name = content["metadata"].get("name", "")
-        return complete_object(resource, content, lambda wanted: self._priority_of(wanted, resource, name))
+    def _fill_in(self, resource: Resource, content: dict[str, Any]) -> dict[str, Any]:
+        pod_name = _name_of(content)
+        return complete_object(resource, content, lambda wanted: self._priority_of(wanted, resource, pod_name))
 
-    def _check(self, resource: Resource, content: dict[str, Any]) -> None:
+    def _checked(self, resource: Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
+        content = dict(obj)
         problems = find_problems(resource, content)
         if problems:
             raise invalid(resource.kind, _name_of(content), problems, resource.group)
+        return content
 
     def _priority_of(self, wanted: str, resource: Resource, pod_name: str) -> dict[str, Any]:
         """Return priority, class and preemption policy of a pod, as the Priority admission plug-in sets them."""
@@ -223,7 +226,7 @@ class Storage:
         if resource is None:
             return f"kind {content.get('kind')} is not served in {content.get('apiVersion')}"
         try:
-            completed = self._complete(resource, content)
+            completed = self._fill_in(resource, self._checked(resource, content))
         except StatusError as error:
             return error.message
         version = int(completed["metadata"].get("resourceVersion") or 0) or self._next_version()
@@ -236,8 +239,10 @@ class Storage:
         return ""
 
 
-def _creation_timestamp(entry: Entry) -> str | None:
-    return msgspec.json.decode(b"{" + entry.body, type=_Created).metadata.creation_timestamp
+def _lasting_metadata(entry: Entry) -> dict[str, Any]:
+    lasting = msgspec.json.decode(b"{" + entry.body, type=_Kept).metadata
+    found = {"creationTimestamp": lasting.creation_timestamp, "generation": lasting.generation}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _name_of(content: Mapping[str, Any]) -> str:

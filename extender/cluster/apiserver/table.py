@@ -111,6 +111,7 @@ class Table:
             self._snapshots[position] = snapshot
             if len(self._snapshots) > _SNAPSHOTS_KEPT:
                 self._snapshots.popitem(last=False)
+        self._snapshots.move_to_end(position)
         return snapshot
 
     @property

@@ -1,0 +1,30 @@
+# docker build --tag kube-scheduler-extender:0.1.0 .
+
+FROM python:3.11-slim AS builder
+WORKDIR /src
+COPY pyproject.toml README.md ./
+COPY extender extender
+COPY algorithms algorithms
+# Scripts in a venv name its path: it stays the same in the next stage. The venv needs no pip of its own.
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+ && python -m venv --without-pip /opt/venv \
+ && pip --python /opt/venv/bin/python install --no-cache-dir /wheels/*.whl
+
+FROM python:3.11-slim AS runtime
+LABEL org.opencontainers.image.title="kube-scheduler-extender" \
+      org.opencontainers.image.description="A kube-scheduler HTTP extender in Python: filter, prioritize, bind and preempt with pluggable algorithms" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# For a read-only root: bytecode was compiled while building. The user has no entry in /etc/passwd, and so no home.
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp
+COPY --from=builder /opt/venv /opt/venv
+# A number, so that runAsNonRoot can be checked.
+USER 65532:65532
+# 8888: the verbs. 8889: probes and metrics.
+EXPOSE 8888 8889
+# No shell in between: the service is process 1 and gets SIGTERM.
+ENTRYPOINT ["scheduler-extender"]
+CMD ["serve"]

@@ -1,0 +1,42 @@
+# The verbs of the project; CI has no command of its own.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CONFORMANCE := tests/conformance/cases.jsonl.gz
+
+.PHONY: help run test check format conformance bench clean
+.DEFAULT_GOAL := help
+
+help: ## show this
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(STAMP) ## serve on an embedded cluster: no Kubernetes needed
+	$(BIN)/scheduler-extender serve --cluster examples/cluster.yaml --set log.format=text --set server.host=127.0.0.1 --set management.host=127.0.0.1
+
+test: $(STAMP) ## run every test
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## lint, check types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## rewrite the source as the linter wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+conformance: $(STAMP) ## compare every algorithm with kube-scheduler's own decisions
+	$(BIN)/scheduler-extender conformance $(CONFORMANCE)
+
+bench: $(STAMP) ## measure; prints ratios within one run
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the other verbs made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -1,0 +1,85 @@
+"""``scheduler-extender conformance``: hold algorithms against what kube-scheduler decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from extender.errors import ConfigurationError
+from extender.framework.algorithm import Algorithm
+from extender.framework.loader import load, load_all
+from extender.framework.registry import Registry
+
+if TYPE_CHECKING:
+    from extender.testing.conformance import Disagreement, Tally
+
+SHOWN_DISAGREEMENTS = 5
+"""How many of an algorithm's disagreements are printed."""
+
+
+def conformance(
+    file: Annotated[Path, typer.Argument(help="Cases, .jsonl or .jsonl.gz.", exists=True, dir_okay=False)],
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(help="An algorithm by name or module:Class; repeatable. All that the file knows if not given."),
+    ] = None,
+) -> None:
+    """Compare algorithms with the decisions of kube-scheduler in FILE; exit with 1 where they differ."""
+    # The test kit needs an extra to be installed, and no other command needs the test kit.
+    from extender.testing.conformance import compare, read_cases  # noqa: PLC0415
+
+    registry = Registry()
+    failures: Mapping[str, ConfigurationError] = {}
+    try:
+        names = [load(reference, registry) for reference in algorithm or ()]
+    except ConfigurationError as error:
+        raise typer.BadParameter(str(error), param_hint="--algorithm") from None
+    if not names:
+        failures = load_all(registry)
+    compared = compare(read_cases(file), _algorithms(registry, names))
+    tallies = [tally for tally in compared if tally.named or names]
+    for line in report(tallies):
+        typer.echo(line)
+    for failure in failures.values():
+        typer.echo(str(failure), err=True)
+    if failures or any(tally.disagreements for tally in tallies):
+        raise typer.Exit(1)
+
+
+def report(tallies: Sequence[Tally]) -> list[str]:
+    """Return a table with a row an algorithm, and after it the first disagreements of each."""
+    width = max((len(tally.algorithm.name) for tally in tallies), default=0)
+    lines = [f"{'':{width}}  {'filter':>11}  {'score':>11}  {'normalized':>11}"]
+    for tally in tallies:
+        cells = (_cell(tally, aspect) for aspect in ("filter", "score", "normalized"))
+        lines.append(f"{tally.algorithm.name:{width}}  {'  '.join(cells)}")
+    for tally in tallies:
+        if tally.disagreements:
+            lines += ["", f"{tally.algorithm.name}: {len(tally.disagreements)} disagreements"]
+            for found in tally.disagreements[:SHOWN_DISAGREEMENTS]:
+                lines += _difference(found)
+    return lines
+
+
+def _algorithms(registry: Registry, names: Sequence[str]) -> list[type[Algorithm]]:
+    """Return the classes registered under ``names``, or all where there are none, each once."""
+    known: list[Mapping[str, type[Algorithm]]] = [registry.predicates, registry.priorities]
+    chosen = names or sorted({*registry.predicates, *registry.priorities})
+    return list(dict.fromkeys(kind[name] for name in chosen for kind in known if name in kind))
+
+
+def _cell(tally: Tally, aspect: str) -> str:
+    agreeing = f"{tally.agreeing[aspect]}/{tally.cases}" if aspect in tally.agreeing else "-"
+    return f"{agreeing:>11}"
+
+
+def _difference(found: Disagreement) -> list[str]:
+    absent = "passes" if found.aspect == "filter" else "no score"
+    return [
+        f"  {found.case}  {found.aspect}  {'all nodes' if found.node == '*' else found.node}",
+        f"    - expected {found.expected or absent}",
+        f"    + got      {found.got or absent}",
+    ]

@@ -1,0 +1,40 @@
+"""Every algorithm decides as kube-scheduler's plug-in of the same name did, in every case of the file."""
+
+from pathlib import Path
+
+import pytest
+
+from extender.cli.conformance import report
+from extender.framework.loader import load
+from extender.framework.registry import Registry
+from extender.testing.conformance import compare, read_cases
+
+CASES = Path(__file__).with_name("cases.jsonl.gz")
+ALGORITHMS = (
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+)
+
+
+@pytest.fixture(scope="module")
+def tallies():
+    registry = Registry()
+    for name in ALGORITHMS:
+        load(name, registry)
+    classes = {**registry.priorities, **registry.predicates}
+    return {tally.algorithm.name: tally for tally in compare(read_cases(CASES), [classes[name] for name in ALGORITHMS])}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, id=f"{name} decides every case alike") for name in ALGORITHMS])
+def test_agrees_with_kube_scheduler(tallies, name):
+    tally = tallies[name]
+    assert tally.named
+    assert tally.cases == 1600
+    assert tally.agreeing
+    assert not tally.disagreements, "\n".join(report([tally]))

@@ -1,0 +1,234 @@
+"""The runner of conformance cases tells apart what agrees and what does not, and says where."""
+
+import copy
+import gzip
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from algorithms.node_resources_fit import NodeResourcesFit
+from algorithms.node_unschedulable import NodeUnschedulable
+from extender.cli.conformance import conformance
+from extender.framework import SKIP, Predicate, Priority
+from extender.testing.conformance import EVERY_NODE, compare
+from extender.testing.maker import make_node, make_pod
+
+FIT = NodeResourcesFit.name
+CASE = {
+    "name": "example-0001",
+    "objects": [
+        {"kind": "Node"} | make_node("large", cpu=8, memory="8Gi"),
+        {"kind": "Node"} | make_node("small", cpu=2, memory="1Gi"),
+        {"kind": "Node"} | make_node("spare", cpu=8, memory="8Gi", unschedulable=True),
+    ],
+    "pod": make_pod("p", requests={"cpu": 4, "memory": "2Gi"}),
+    "expect": {
+        "plugins": {
+            FIT: {
+                "preFilter": {"code": "Success"},
+                "filter": {
+                    "small": {
+                        "code": "UnschedulableAndUnresolvable",
+                        "reasons": ["Insufficient cpu", "Insufficient memory"],
+                    }
+                },
+                "preScore": {"code": "Success"},
+                "score": {"large": 62, "spare": 62},
+            },
+            "NodeUnschedulable": {
+                "filter": {"spare": {"code": "UnschedulableAndUnresolvable", "reasons": ["node(s) were unschedulable"]}}
+            },
+        },
+        "feasible": ["large", "spare"],
+        "scoredOver": "feasible",
+    },
+}
+
+
+def altered(*path, value):
+    """The case with something else in the entry of NodeResourcesFit."""
+    case = copy.deepcopy(CASE)
+    target = case["expect"]["plugins"][FIT]
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    return case
+
+
+def test_a_case_that_is_decided_alike_agrees_in_every_aspect():
+    fit, unschedulable = compare([CASE, CASE], [NodeResourcesFit, NodeUnschedulable])
+    assert (fit.cases, fit.agreeing) == (2, {"filter": 2, "score": 2, "normalized": 2})
+    assert (unschedulable.cases, unschedulable.agreeing) == (2, {"filter": 2})
+    assert not fit.disagreements + unschedulable.disagreements
+
+
+@pytest.mark.parametrize(
+    ("case", "aspects", "nodes"),
+    [
+        pytest.param(
+            altered("filter", "small", "reasons", value=["Insufficient cpu"]),
+            {"filter"},
+            {"small"},
+            id="a reason is missing in what was expected",
+        ),
+        pytest.param(
+            altered("filter", "small", "code", value="Unschedulable"),
+            {"filter"},
+            {"small"},
+            id="eviction was expected to help",
+        ),
+        pytest.param(altered("filter", value={}), {"filter"}, {"small"}, id="no node was expected to be refused"),
+        pytest.param(
+            altered("filter", "large", value={"code": "Unschedulable", "reasons": ["Too many pods"]}),
+            {"filter"},
+            {"large"},
+            id="another node was expected to be refused",
+        ),
+        pytest.param(
+            altered("preFilter", "code", value="Skip"),
+            {"filter"},
+            {EVERY_NODE, "small"},
+            id="the filter was expected to skip",
+        ),
+        pytest.param(
+            altered("preFilter", value={"code": "Unschedulable", "reasons": ["no"]}),
+            {"filter"},
+            {"large", "small", "spare"},
+            id="the pod was expected to be refused everywhere",
+        ),
+        pytest.param(
+            altered("score", "large", value=63),
+            {"score", "normalized"},
+            {"large"},
+            id="another score was expected of a plug-in that does not normalise",
+        ),
+        pytest.param(
+            altered("normalized", value={"large": 62, "spare": 100}),
+            {"normalized"},
+            {"spare"},
+            id="another normalised score was expected",
+        ),
+        pytest.param(
+            altered("score", value={"large": 62}),
+            {"score", "normalized"},
+            {"spare"},
+            id="a node was expected to have no score",
+        ),
+    ],
+)
+def test_an_altered_expectation_is_reported(case, aspects, nodes):
+    (tally,) = compare([CASE, case], [NodeResourcesFit])
+    assert {found.aspect for found in tally.disagreements} == aspects
+    assert {found.node for found in tally.disagreements} == nodes
+    assert {found.case for found in tally.disagreements} == {"example-0001"}
+    assert tally.agreeing == {aspect: 2 - (aspect in aspects) for aspect in ("filter", "score", "normalized")}
+
+
+def test_reasons_are_compared_as_sets():
+    case = altered(
+        "filter", "small", "reasons", value=["Insufficient memory", "Insufficient cpu", "Insufficient memory"]
+    )
+    (tally,) = compare([case], [NodeResourcesFit])
+    assert not tally.disagreements
+
+
+def test_the_first_profile_gives_arguments_without_their_version_and_kind():
+    case = copy.deepcopy(CASE)
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    args = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs", "scoringStrategy": strategy}
+    case["config"] = {"profiles": [{"pluginConfig": [{"name": FIT, "args": args}]}]}
+    case["expect"]["plugins"][FIT]["score"] = {"large": 50, "spare": 50}
+    (tally,) = compare([case], [NodeResourcesFit])
+    assert not tally.disagreements
+
+
+class Failing(Predicate, Priority):
+    """Raises."""
+
+    def filter(self, pod, nodes):
+        raise KeyError("gone")
+
+    def prioritize(self, pod, nodes):
+        raise KeyError("gone")
+
+
+class Indifferent(Predicate, Priority):
+    """Has no opinion."""
+
+    def filter(self, pod, nodes):
+        return SKIP
+
+    def prioritize(self, pod, nodes):
+        return SKIP
+
+
+def test_an_algorithm_that_raises_counts_as_an_error_of_every_node():
+    (tally,) = compare([CASE], [Failing])
+    assert {(found.aspect, found.node) for found in tally.disagreements} >= {
+        *(("filter", node) for node in ("large", "small", "spare")),
+        *(("score", node) for node in ("large", "spare")),
+    }
+    assert {str(found.got) for found in tally.disagreements if found.node != EVERY_NODE} == {
+        "Error (Failing: KeyError: 'gone')"
+    }
+
+
+def test_an_expected_error_agrees_whatever_its_text_is():
+    case = copy.deepcopy(CASE)
+    error = {"code": "Error", "reasons": ["something broke"]}
+    case["expect"]["plugins"]["Failing"] = {"preFilter": error, "preScore": error}
+    (tally,) = compare([case], [Failing])
+    assert not tally.disagreements
+
+
+def test_nothing_is_expected_of_an_algorithm_that_the_case_does_not_name():
+    (tally,) = compare([CASE], [Indifferent])
+    assert not tally.named
+    assert tally.agreeing == {"filter": 1, "score": 1, "normalized": 1}
+
+
+@pytest.fixture
+def invoke(tmp_path):
+    """Run the command on cases that are written to a file first."""
+    app = typer.Typer()
+    app.command()(conformance)
+
+    def run(*options, cases, name="cases.jsonl"):
+        path = tmp_path / name
+        text = "".join(f"{json.dumps(case)}\n" for case in cases).encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+        return CliRunner().invoke(app, [str(path), *options])
+
+    return run
+
+
+@pytest.mark.parametrize("name", [pytest.param("c.jsonl", id="plain"), pytest.param("c.jsonl.gz", id="compressed")])
+def test_command_compares_every_algorithm_the_file_names(invoke, name):
+    result = invoke(cases=[CASE], name=name)
+    assert result.exit_code == 0, result.output
+    assert [line.split() for line in result.output.splitlines()] == [
+        ["filter", "score", "normalized"],
+        [FIT, "1/1", "1/1", "1/1"],
+        ["NodeUnschedulable", "1/1", "-", "-"],
+    ]
+
+
+def test_command_shows_the_difference_and_exits_with_1(invoke):
+    result = invoke("--algorithm", FIT, cases=[CASE, altered("filter", value={})])
+    assert result.exit_code == 1
+    assert [line.split() for line in result.output.splitlines()] == [
+        ["filter", "score", "normalized"],
+        [FIT, "1/2", "2/2", "2/2"],
+        [],
+        [f"{FIT}:", "1", "disagreements"],
+        ["example-0001", "filter", "small"],
+        ["-", "expected", "passes"],
+        ["+", "got", "UnschedulableAndUnresolvable:", "Insufficient", "cpu,", "Insufficient", "memory"],
+    ]
+
+
+def test_command_refuses_an_algorithm_that_does_not_exist(invoke):
+    result = invoke("--algorithm", "NodeResourcesFix", cases=[CASE])
+    assert result.exit_code == 2
