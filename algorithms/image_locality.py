@@ -19,12 +19,10 @@ from extender.framework import (
     uses,
 )
 
-MEBIBYTE: Final = 1024 * 1024
-
-LEAST_BYTES: Final = 23 * MEBIBYTE
+LEAST_BYTES: Final = 23 * 2**20
 """At or below this many bytes a node scores 0 (source: plugins/imagelocality of 1.36, as are all figures here)."""
 
-MOST_BYTES_PER_CONTAINER: Final = 1000 * MEBIBYTE
+MOST_BYTES_PER_CONTAINER: Final = 1000 * 2**20
 """At or above this many bytes for each of the pod's containers a node scores 100."""
 
 
@@ -84,7 +82,7 @@ class ImageLocality(Priority):
             if holders is not None:
                 # Upstream truncates the bytes of each image, not their sum.
                 held[holders.rows] += (holders.numbers * (len(holders) / total)).astype(np.int64)
-        most = max(MOST_BYTES_PER_CONTAINER * containers, MOST_BYTES_PER_CONTAINER)
+        most = MOST_BYTES_PER_CONTAINER * max(containers, 1)
         scores: IntArray = nodes.take(held).clip(LEAST_BYTES, most)
         return (scores - LEAST_BYTES) * MAX_NODE_SCORE // (most - LEAST_BYTES)
 

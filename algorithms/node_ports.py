@@ -36,6 +36,8 @@ class HostPorts(Cache):
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
         self._bags: dict[HostPort, RowBag] = {}
+        self._hidden: dict[tuple[HostPort, int], int] = {}
+        self._before: dict[tuple[HostPort, int], list[int]] = {}
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Take the pod's ports."""
@@ -52,6 +54,25 @@ class HostPorts(Cache):
                 if not len(bag):
                     del self._bags[key]
 
+    def evict_pod(self, row: int, pod: PodInfo) -> None:
+        """Give the pod's ports back as upstream does, whose used ports are a set.
+
+        Where pods on one node claim the same port, which only an invalid state has, evicting one of them frees it.
+        """
+        self.remove_pod(row, pod)
+        for port in pod.shape.ports:
+            self._before.setdefault((port, row), []).append(self._hidden.get((port, row), 0))
+            self._hide(port, row, self._count(port, row))
+
+    def restore_pod(self, row: int, pod: PodInfo) -> None:
+        """Undo ``evict_pod``."""
+        self.add_pod(row, pod)
+        for port in reversed(pod.shape.ports):
+            before = self._before[port, row]
+            self._hide(port, row, before.pop())
+            if not before:
+                del self._before[port, row]
+
     def conflicting(self, port: HostPort) -> Iterator[IntArray]:
         """Return the rows that cannot offer ``port``, in groups of shape (rows,); a row may come more than once.
 
@@ -61,7 +82,7 @@ class HostPorts(Cache):
         for ip in addresses:
             bag = self._bags.get(port._replace(ip=ip))
             if bag is not None:
-                yield bag.rows
+                yield self._visible(port._replace(ip=ip), bag)
 
     def dump(self) -> Any:
         """Return the ports taken by node name, in order, each as often as it is taken."""
@@ -70,6 +91,25 @@ class HostPorts(Cache):
             for row in self._bags[port].rows.tolist():
                 state[self.table.name(row)].append(tuple(port))
         return dict(state)
+
+    def _hide(self, port: HostPort, row: int, entries: int) -> None:
+        """Have so many of a port's entries on ``row`` count as gone."""
+        change = entries - self._hidden.get((port, row), 0)
+        for key in ((port, row), (port._replace(ip=ANY_IP), row)):
+            hidden = self._hidden.get(key, 0) + change
+            if hidden:
+                self._hidden[key] = hidden
+            else:
+                self._hidden.pop(key, None)
+
+    def _visible(self, port: HostPort, bag: RowBag) -> IntArray:
+        """Return the rows of a port that do not all count as gone."""
+        gone = [row for (key, row), hidden in self._hidden.items() if key == port and self._count(port, row) <= hidden]
+        return bag.rows[~np.isin(bag.rows, gone)] if gone else bag.rows
+
+    def _count(self, port: HostPort, row: int) -> int:
+        bag = self._bags.get(port)
+        return 0 if bag is None else int(np.count_nonzero(bag.rows == row))
 
 
 class NodePorts(Predicate):

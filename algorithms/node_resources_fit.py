@@ -67,12 +67,14 @@ class ShapePoint(Args):
 class RequestedToCapacityRatio(Args):
     """A broken line from utilization to score, level before its first point and after its last."""
 
-    shape: Annotated[tuple[ShapePoint, ...], Field(min_length=1)]
+    shape: tuple[ShapePoint, ...]
 
     @field_validator("shape")
     @classmethod
     def _ascending(cls, value: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
         utilizations = [point.utilization for point in value]
+        if not utilizations:
+            raise ValueError("must have at least one point")
         if sorted(set(utilizations)) != utilizations:
             raise ValueError("utilization must increase from point to point")
         return value

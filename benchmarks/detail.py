@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any
 
 from benchmarks.cluster import Json
 
@@ -150,9 +149,7 @@ _CONTAINER = {
         "successThreshold": 1,
         "failureThreshold": 3,
     },
-    "volumeMounts": [
-        {"name": "token", "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
-    ],
+    "volumeMounts": [{"name": "token", "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
     "imagePullPolicy": "IfNotPresent",
@@ -201,21 +198,22 @@ def _node_condition(kind: str) -> Json:
 
 def _managed(manager: str, fields: list[str], depth: int) -> Json:
     """Return one entry of ``managedFields``; it grows with ``depth``."""
-    keys = {f'k:{{"type":"{place:02d}"}}': {".": {}, "f:lastTransitionTime": {}, "f:status": {}} for place in range(depth)}
+    keys: Json = {
+        f'k:{{"type":"{place:02d}"}}': {".": {}, "f:lastTransitionTime": {}, "f:status": {}} for place in range(depth)
+    }
     return {
         "manager": manager,
         "operation": "Update",
         "apiVersion": "v1",
         "time": _TIME,
         "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:metadata": {"f:annotations": {".": {}}}, "f:spec": {f"f:{name}": dict(keys) for name in fields[:1]}}
+        "fieldsV1": {
+            "f:metadata": {"f:annotations": {".": {}}},
+            "f:spec": {f"f:{name}": dict(keys) for name in fields[:1]},
+        }
         | {f"f:{name}": {".": {}} for name in fields},
     }
 
 
 def _digest_name(image: str) -> str:
     return f"{image.rpartition(':')[0]}@sha256:{sha256(image.encode()).hexdigest()}"
-
-
-def kind_of(item: Any) -> str:
-    return str(item["kind"])

@@ -1,1 +1,31 @@
-"""kube-scheduler-extender."""
+"""kube-scheduler-extender: placement rules in Python for kube-scheduler, called over HTTP.
+
+The map, from the ground up; imports point downwards only, and a linter holds them to it::
+
+    errors       every exception, and what each verb makes of a failure
+    model        pure data: objects as decoded, quantities, selectors, the node table and its columns
+    wire         extender/v1 JSON: bytes to requests, results to bytes     config, telemetry, schema  beside it
+    framework    what an algorithm is, how it is found and run; the mirror of the cluster and its caches; no I/O
+    cluster      the API server: credentials, client, list and watch, and an embedded API server; all the I/O
+    verbs        filter, prioritize, preempt, bind: one module each, request bytes to reply bytes
+    runtime      wires the above from the configuration
+    app          routes; the only module that knows FastAPI      server  the two ports, signals, shutdown
+    testing      the shipped test kit      cli  the commands
+
+The data flow::
+
+    kube-scheduler --POST--> app --bytes--> verbs: wire.decode -> framework.runner(pod, nodes) -> wire.encode --bytes-->
+    API server --watch--> cluster.reflector --objects--> framework.store -> framework.mirror: node table + caches
+    /bind --> verbs.bind: assume in the mirror -> POST binding -> confirmed by the watch, or forgotten
+
+One event loop owns all state. Filter, prioritize and preempt do not await between decoding and answering, so each sees
+one consistent state without a lock; only bind and the informers await. What arrives is parsed when it arrives, never
+when it is asked about. Simulation is applying events and undoing them (``Mirror.what_if``), so no algorithm has code
+for preemption.
+
+Where this differs from a plain reading of "each algorithm has its cache": the mirror, which folds events into the node
+table and the caches, is pure and therefore lives in ``framework``; ``cluster`` delivers to it through the small
+``Store`` protocol of ``model.kind`` and knows nothing of algorithms, so each of the two can be tested without the other.
+Management is served from a second thread, because one body of tens of megabytes keeps the loop of the verbs busy for
+longer than a probe should wait.
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,8 @@ from extender.errors import ConfigurationError
 from extender.framework.algorithm import Algorithm
 from extender.framework.loader import load, load_all
 from extender.framework.registry import Registry
-
-if TYPE_CHECKING:
-    from extender.testing.conformance import Disagreement, Tally
+from extender.testing.conformance import ASPECTS, Disagreement, Tally, compare, read_cases
+from extender.testing.placement import compare_default_profile
 
 SHOWN_DISAGREEMENTS = 5
 """How many of an algorithm's disagreements are printed."""
@@ -28,9 +27,6 @@ def conformance(
     ] = None,
 ) -> None:
     """Compare algorithms with the decisions of kube-scheduler in FILE; exit with 1 where they differ."""
-    # The test kit needs an extra to be installed, and no other command needs the test kit.
-    from extender.testing.conformance import compare, read_cases  # noqa: PLC0415
-
     registry = Registry()
     failures: Mapping[str, ConfigurationError] = {}
     try:
@@ -39,8 +35,11 @@ def conformance(
         raise typer.BadParameter(str(error), param_hint="--algorithm") from None
     if not names:
         failures = load_all(registry)
-    compared = compare(read_cases(file), _algorithms(registry, names))
+    cases = list(read_cases(file))
+    compared = compare(cases, _algorithms(registry, names))
     tallies = [tally for tally in compared if tally.named or names]
+    if not names:
+        tallies.append(compare_default_profile(cases))
     for line in report(tallies):
         typer.echo(line)
     for failure in failures.values():
@@ -51,14 +50,13 @@ def conformance(
 
 def report(tallies: Sequence[Tally]) -> list[str]:
     """Return a table with a row an algorithm, and after it the first disagreements of each."""
-    width = max((len(tally.algorithm.name) for tally in tallies), default=0)
-    lines = [f"{'':{width}}  {'filter':>11}  {'score':>11}  {'normalized':>11}"]
-    for tally in tallies:
-        cells = (_cell(tally, aspect) for aspect in ("filter", "score", "normalized"))
-        lines.append(f"{tally.algorithm.name:{width}}  {'  '.join(cells)}")
+    width = max((len(tally.name) for tally in tallies), default=0)
+    aspects = [aspect for aspect in ASPECTS if any(aspect in tally.agreeing for tally in tallies)]
+    lines = ["  ".join([" " * width, *(f"{aspect:>11}" for aspect in aspects)])]
+    lines += ["  ".join([f"{tally.name:{width}}", *(_cell(tally, aspect) for aspect in aspects)]) for tally in tallies]
     for tally in tallies:
         if tally.disagreements:
-            lines += ["", f"{tally.algorithm.name}: {len(tally.disagreements)} disagreements"]
+            lines += ["", f"{tally.name}: {len(tally.disagreements)} disagreements"]
             for found in tally.disagreements[:SHOWN_DISAGREEMENTS]:
                 lines += _difference(found)
     return lines
@@ -77,7 +75,7 @@ def _cell(tally: Tally, aspect: str) -> str:
 
 
 def _difference(found: Disagreement) -> list[str]:
-    absent = "passes" if found.aspect == "filter" else "no score"
+    absent = {"filter": "passes", "feasible": "is refused", "preemption": "nothing"}.get(found.aspect, "no score")
     return [
         f"  {found.case}  {found.aspect}  {'all nodes' if found.node == '*' else found.node}",
         f"    - expected {found.expected or absent}",

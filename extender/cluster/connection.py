@@ -118,9 +118,9 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Connection:
 
 
 def _plugin(access: Access) -> ExecPlugin | None:
-    """Return the exec plug-in of a user who has one and no token of its own, which would count first."""
+    """Return the exec plug-in of a user who has one."""
     user = access.user
-    if user.exec is None or user.token_file or user.token:
+    if user.exec is None:
         return None
     cluster = access.cluster_info() if user.exec.provide_cluster_info else None
     return ExecPlugin(user.exec, origin=access.origin, directory=access.user_directory, cluster=cluster)

@@ -72,9 +72,11 @@ class WatchDecoder:
         """Return the event on a line: of an object of the kind, of ``Raw`` for ERROR, or of ``Unreadable``."""
         try:
             event = self._event.decode(line)
-            if event.type != "ERROR":
-                return event
-            return self._raw_event.decode(line)
+            if event.type == "ERROR":
+                return self._raw_event.decode(line)
+            if event.object.metadata is None:
+                raise msgspec.ValidationError("Object missing required field `metadata`")
+            return event
         except msgspec.ValidationError as error:
             raw = self._raw_event.decode(line)
             return raw if raw.type == "ERROR" else Event(UNREADABLE, self._unreadable(raw.object, raw.type, error))
@@ -87,7 +89,10 @@ class WatchDecoder:
     def item(self, raw: msgspec.Raw) -> Any:
         """Return an item of a page: an object of the kind, or ``Unreadable``."""
         try:
-            return self._item.decode(raw)
+            item = self._item.decode(raw)
+            if item.metadata is None:
+                raise msgspec.ValidationError("Object missing required field `metadata`")
+            return item
         except msgspec.ValidationError as error:
             return self._unreadable(raw, "listed", error)
 

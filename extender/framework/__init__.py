@@ -23,21 +23,24 @@ from extender.framework.algorithm import (
 from extender.framework.argument import API_OBJECT
 from extender.framework.cache import Cache
 from extender.framework.candidate import Nodes
+from extender.framework.namespace import NamespaceLabels
 from extender.framework.pod_class import PodClasses
 from extender.framework.resource import RequestedResources, Share
 from extender.framework.selection import decide_taints, select_rows, select_rows_of_term, select_untolerated_rows
+from extender.model.affinity import AffinityTerm, AffinityTerms, compile_affinity
 from extender.model.bag import RowBag
 from extender.model.column import BoolArray, IntArray, lengthen
 from extender.model.kind import NODES, PODS, Kind
 from extender.model.name import is_qualified_name
 from extender.model.node import NodeInfo
-from extender.model.object import NodeAffinity, NodeSelectorTerm, Taint
-from extender.model.pod import PendingPod, PodInfo
+from extender.model.object import Labels, NodeAffinity, NodeSelectorTerm, Taint
+from extender.model.pod import PendingPod, PodInfo, PodShape
 from extender.model.port import WILDCARD_IP, HostPort
 from extender.model.request import is_extended_resource
 from extender.model.selector import (
     NAME_FIELD,
     NodeMatcher,
+    Operator,
     WeightedNodeTerm,
     compile_node_selector,
     compile_preferred_terms,
@@ -55,6 +58,8 @@ __all__ = [
     "PODS",
     "SKIP",
     "WILDCARD_IP",
+    "AffinityTerm",
+    "AffinityTerms",
     "Args",
     "BoolArray",
     "Cache",
@@ -62,6 +67,8 @@ __all__ = [
     "HostPort",
     "IntArray",
     "Kind",
+    "Labels",
+    "NamespaceLabels",
     "NodeAffinity",
     "NodeInfo",
     "NodeMatcher",
@@ -70,9 +77,11 @@ __all__ = [
     "NodeSelectorTerm",
     "NodeTable",
     "Nodes",
+    "Operator",
     "PendingPod",
     "PodClasses",
     "PodInfo",
+    "PodShape",
     "Predicate",
     "Priority",
     "QuantityError",
@@ -84,6 +93,7 @@ __all__ = [
     "Skip",
     "Taint",
     "WeightedNodeTerm",
+    "compile_affinity",
     "compile_node_selector",
     "compile_preferred_terms",
     "count_intolerable_prefer_no_schedule",

@@ -45,6 +45,14 @@ class Cache(ABC):
     def remove_pod(self, row: int, pod: PodInfo) -> None:  # noqa: B027
         """Undo ``add_pod``."""
 
+    def evict_pod(self, row: int, pod: PodInfo) -> None:
+        """Take a pod out to see what its eviction would bring; ``remove_pod`` unless upstream simulates otherwise."""
+        self.remove_pod(row, pod)
+
+    def restore_pod(self, row: int, pod: PodInfo) -> None:
+        """Undo ``evict_pod``; evictions are undone in reverse order."""
+        self.add_pod(row, pod)
+
     def add(self, kind: Kind, item: Any) -> None:  # noqa: B027
         """Fold an object of one of the other ``kinds``, decoded as the kind's type."""
 

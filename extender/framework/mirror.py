@@ -269,8 +269,8 @@ class Mirror:
         undo: list[Callable[[], None]] = []
         try:
             for info in without:
-                self._uncount(info)
-                undo.append(lambda info=info: self._count(info))  # type: ignore[misc]
+                self._evict(info)
+                undo.append(lambda info=info: self._restore(info))  # type: ignore[misc]
             for info in plus:
                 self._count(info)
                 undo.append(lambda info=info: self._uncount(info))  # type: ignore[misc]
@@ -280,6 +280,19 @@ class Mirror:
         finally:
             for step in reversed(undo):
                 step()
+
+    def _evict(self, info: PodInfo) -> None:
+        row = self.table.index[info.node_name]
+        for cache in self._caches.values():
+            cache.evict_pod(row, info)
+        self.table.drop(row)
+        self.version += 1
+
+    def _restore(self, info: PodInfo) -> None:
+        row = self.table.hold(info.node_name)
+        for cache in self._caches.values():
+            cache.restore_pod(row, info)
+        self.version += 1
 
     def _swap_node(self, node: NodeInfo) -> Callable[[], None]:
         row = self.table.index.get(node.name)

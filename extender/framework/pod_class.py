@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from extender.framework.cache import Cache
 from extender.model.bag import RowBag
 from extender.model.column import IntArray
 from extender.model.pod import PodClass, PodInfo
-from extender.model.selector import LabelMatcher, Operator
+from extender.model.selector import LabelMatcher, Operator, Requirement
 from extender.model.table import NodeTable
+
+K = TypeVar("K", bound=Hashable)
 
 _REMEMBERED_SELECTIONS = 1024
 
@@ -85,23 +87,25 @@ class PodClasses(Cache):
         }
 
     def _matching(self, matcher: LabelMatcher, namespaces: frozenset[str] | None, terminating: bool) -> Iterator[int]:
-        for code in self._candidates(matcher, namespaces):
+        """Yield the selected classes: intersect what the indexes know of, and ask only those left for the rest."""
+        if matcher.requirements is None:
+            return
+        known = [self._with_label(each) for each in matcher.requirements if each.operator is Operator.IN]
+        if namespaces is not None and (len(namespaces) == 1 or not known):
+            known.append(_union(self._by_namespace, namespaces))
+        rest = [each for each in matcher.requirements if each.operator is not Operator.IN]
+        for code in set[int].intersection(*known) if known else self._codes.values():
             entry = self._classes[code]
             if entry is None or (entry[1] and not terminating):
                 continue
             pod_class = entry[0]
-            if (namespaces is None or pod_class.namespace in namespaces) and matcher.matches(pod_class.labels):
+            if (namespaces is None or pod_class.namespace in namespaces) and all(
+                each.accepts(pod_class.labels.get(each.key)) for each in rest
+            ):
                 yield code
 
-    def _candidates(self, matcher: LabelMatcher, namespaces: frozenset[str] | None) -> Iterable[int]:
-        """Return classes among which all selected ones are: those with one of the labels the selector insists on."""
-        for requirement in matcher.requirements or ():
-            if requirement.operator is Operator.IN:
-                named = ((requirement.key, value) for value in requirement.values)
-                return set().union(*(self._by_label.get(pair, set()) for pair in named))
-        if namespaces is not None:
-            return set().union(*(self._by_namespace.get(namespace, set()) for namespace in namespaces))
-        return self._codes.values()
+    def _with_label(self, requirement: Requirement) -> set[int]:
+        return _union(self._by_label, [(requirement.key, value) for value in requirement.values])
 
     def _new_class(self, key: tuple[PodClass, bool]) -> int:
         if self._free:
@@ -132,3 +136,9 @@ class PodClasses(Cache):
         yield self._by_namespace, pod_class.namespace
         for pair in pod_class.labels.items():
             yield self._by_label, pair
+
+
+def _union(index: Mapping[K, set[int]], entries: Collection[K]) -> set[int]:
+    """Return the classes under any of the entries; not to be changed."""
+    found = [index[entry] for entry in entries if entry in index]
+    return found[0] if len(found) == 1 else set[int]().union(*found)

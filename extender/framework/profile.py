@@ -14,7 +14,7 @@ from extender.framework.loader import default_set, load
 from extender.framework.mirror import Mirror
 from extender.framework.registry import Registry
 from extender.framework.runner import Profile, Weighted
-from extender.model.kind import NODES, PODS, Kind
+from extender.model.kind import NODES, POD_DISRUPTION_BUDGETS, PODS, Kind
 
 A = TypeVar("A", bound=Algorithm)
 
@@ -122,6 +122,9 @@ def bind(cls: type[A], args: Args, mirror: Mirror) -> A:
 
 
 def watched_kinds(profile: Profile) -> set[Kind]:
-    """Return what must be watched: pods and nodes always, and what the profile's algorithms declare."""
+    """Return what must be watched.
+
+    That is nodes, pods and disruption budgets, which the verbs need, and what the profile's algorithms declare.
+    """
     algorithms: list[Algorithm] = [*profile.predicates, *(weighted.priority for weighted in profile.priorities)]
-    return {NODES, PODS}.union(*(type(algorithm).declared_kinds() for algorithm in algorithms))
+    return {NODES, PODS, POD_DISRUPTION_BUDGETS}.union(*(type(algorithm).declared_kinds() for algorithm in algorithms))

@@ -43,6 +43,11 @@ class Outcome:
     algorithm: str
 
     @property
+    def code(self) -> str:
+        """Upstream's name for the kind of refusal."""
+        return "Unschedulable" if self.resolvable else "UnschedulableAndUnresolvable"
+
+    @property
     def text(self) -> str:
         """All reasons in one line, as kube-scheduler shows them."""
         return ", ".join(self.reasons)

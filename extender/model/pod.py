@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from extender.errors import QuantityError, RequestError
+from extender.model.affinity import AffinityTerms, compile_affinity
 from extender.model.kind import object_key
 from extender.model.object import (
     Affinity,
@@ -73,6 +74,11 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
     volumes: tuple[Volume, ...]
     """The volumes that can restrict placement; most pods have none."""
 
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.key.rpartition("/")[2]
+
     def same_for_scheduling(self, other: PodInfo) -> bool:
         """Say whether the two differ in nothing but their resource version."""
         return (
@@ -86,10 +92,6 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
             and self.nominated_node_name == other.nominated_node_name
             and self.volumes == other.volumes
         )
-
-    def more_important_than(self, other: PodInfo) -> bool:
-        """Say whether this pod is to be evicted after ``other`` (source: scheduler/util MoreImportantPod of 1.36)."""
-        return (-self.priority, self.start_seconds) < (-other.priority, other.start_seconds)
 
 
 class PodReader:
@@ -207,6 +209,7 @@ class PendingPod:
         self.key = object_key(self.metadata)
         self.labels: Mapping[str, str] = self.metadata.labels or {}
         self.annotations: Mapping[str, str] = self.metadata.annotations or {}
+        self.priority = pod.spec.priority or 0
         self.affinity = pod.spec.affinity or Affinity()
         self.tolerations: list[Toleration] = pod.spec.tolerations or []
 
@@ -241,3 +244,8 @@ class PendingPod:
         if affinity is None or affinity.preferred is None:
             return None
         return compile_preferred_terms(affinity.preferred)
+
+    @cached_property
+    def affinity_terms(self) -> AffinityTerms:
+        """The pods that this one is to be near to, or far from."""
+        return compile_affinity(self.affinity.pod_affinity, self.affinity.pod_anti_affinity, self.namespace)

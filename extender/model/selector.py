@@ -86,7 +86,7 @@ class LabelMatcher:
         """Whether the selector matches everything, whatever the labels."""
         return self.requirements == ()
 
-    def matches(self, labels: Labels | None) -> bool:
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Tell whether an object with ``labels`` is selected."""
         return self.requirements is not None and _all_accept(self.requirements, labels)
 

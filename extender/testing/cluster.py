@@ -13,12 +13,13 @@ the service's mirror above all, is read and changed through ``call`` and ``until
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import uvloop
 
@@ -29,8 +30,6 @@ from extender.runtime import Runtime
 from extender.server import Serving, serving
 from extender.testing.reply import Json
 from extender.testing.scheduler import SchedulerClient
-
-T = TypeVar("T")
 
 _PATIENCE_SECONDS = 20.0
 _POLL_SECONDS = 0.005
@@ -46,11 +45,12 @@ class RunningService:
         self.management_url = ports.management_url
         self._loop = loop
 
-    def call(self, function: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Return what ``function`` returns when the service's event loop calls it."""
+    def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Return what ``function``, plain or a coroutine function, returns when the service's event loop calls it."""
 
-        async def turn() -> T:
-            return function(*args, **named)
+        async def turn() -> Any:
+            result = function(*args, **named)
+            return await result if inspect.isawaitable(result) else result
 
         return asyncio.run_coroutine_threadsafe(turn(), self._loop).result(_PATIENCE_SECONDS)
 
@@ -67,16 +67,17 @@ class RunningService:
             time.sleep(_POLL_SECONDS)
 
     def scheduler(self, **options: Any) -> SchedulerClient:
-        """Return a stand-in for kube-scheduler that calls this service; ``options`` are those of ``SchedulerClient``."""
+        """Return a stand-in for kube-scheduler that calls this service, with the options of ``SchedulerClient``."""
         return SchedulerClient(self.url, **options)
 
     def nodes(self) -> list[Json]:
         """Return the cluster's nodes as the API server holds them."""
-        return self.call(self.api.storage.list, "nodes")
+        nodes: list[Json] = self.call(self.api.storage.list, "nodes")
+        return nodes
 
     def create_pod(self, pod: Mapping[str, Any]) -> Json:
         """Create a pod, wait until the service knows it, and return it as the API server holds it."""
-        created = self.call(self.api.storage.create, "pods", pod)
+        created: Json = self.call(self.api.storage.create, "pods", pod)
         uid = created["metadata"]["uid"]
         self.until(lambda: uid in self.runtime.mirror.by_uid, f"news of pod {created['metadata']['name']}")
         return created
@@ -119,8 +120,6 @@ def running_service(
                 api.faults.add(fault)
             runtime = Runtime(settings, connect(url=api.url))
             async with serving(runtime) as ports:
-                while synced and runtime.missing():
-                    await asyncio.sleep(_POLL_SECONDS)
                 stopped = asyncio.Event()
                 service = RunningService(asyncio.get_running_loop(), api, runtime, ports)
                 started.set_result((service, stopped))
@@ -140,6 +139,8 @@ def running_service(
     try:
         service, stopped = started.result(_PATIENCE_SECONDS)
         try:
+            if synced:
+                service.until(lambda: not service.runtime.missing(), "the first sync")
             yield service
         finally:
             service.call(stopped.set)
@@ -153,7 +154,5 @@ def _of_kind(kind: str, items: Iterable[Mapping[str, Any]]) -> list[dict[str, An
 
 def _on_loopback(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``configuration`` with both ports free ones of this machine."""
-    ports = {
-        name: {"host": "127.0.0.1", "port": 0, **configuration.get(name, {})} for name in ("server", "management")
-    }
+    ports = {name: {"host": "127.0.0.1", "port": 0, **configuration.get(name, {})} for name in ("server", "management")}
     return {**configuration, **ports}

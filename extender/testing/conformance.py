@@ -25,6 +25,11 @@ from extender.testing.reply import Json
 FILTER: Final = "filter"
 SCORE: Final = "score"
 NORMALIZED: Final = "normalized"
+FEASIBLE: Final = "feasible"
+TOTAL: Final = "total"
+PREEMPTION: Final = "preemption"
+ASPECTS: Final = (FILTER, SCORE, NORMALIZED, FEASIBLE, TOTAL, PREEMPTION)
+"""What can be compared: the first three of one algorithm, the others of a whole profile."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +64,9 @@ class Disagreement:
 
 @dataclass
 class Tally:
-    """How far one algorithm agrees; ``agreeing`` counts cases by aspect and names just those that apply to it."""
+    """How far an algorithm or a profile agrees; ``agreeing`` counts cases by aspect and names just those that apply."""
 
-    algorithm: type[Algorithm]
+    name: str
     cases: int = 0
     agreeing: Counter[str] = field(default_factory=Counter)
     disagreements: list[Disagreement] = field(default_factory=list)
@@ -93,11 +98,11 @@ def read_cases(path: Path) -> Iterator[Json]:
 
 def compare(cases: Iterable[Json], algorithms: Sequence[type[Algorithm]]) -> list[Tally]:
     """Ask every algorithm about every case and return one tally each; a case's cluster is built once for all."""
-    tallies = [Tally(algorithm) for algorithm in algorithms]
+    tallies = [Tally(algorithm.name) for algorithm in algorithms]
     for case in cases:
         trial = _Trial(case)
-        for tally in tallies:
-            trial.run(tally)
+        for algorithm, tally in zip(algorithms, tallies, strict=True):
+            trial.run(algorithm, tally)
     return tallies
 
 
@@ -108,13 +113,12 @@ class _Trial:
         self._name: str = case["name"]
         self._pod: Json = case["pod"]
         self._expect: Json = case["expect"]
-        self._args = _args_by_plugin(case.get("config") or {})
+        self._args = args_by_plugin(case.get("config") or {})
         self._lab = Lab(case["objects"])
         self._nodes = self._lab.nodes().names()
         self._scored: list[str] = self._nodes if self._expect["scoredOver"] == "all" else self._expect["feasible"]
 
-    def run(self, tally: Tally) -> None:
-        algorithm = tally.algorithm
+    def run(self, algorithm: type[Algorithm], tally: Tally) -> None:
         entry: Json | None = self._expect["plugins"].get(algorithm.name)
         tally.cases += 1
         tally.named |= entry is not None
@@ -133,14 +137,14 @@ class _Trial:
         if before["code"] == "Skip":
             return SKIPPED
         if before["code"] != "Success":
-            return dict.fromkeys(self._nodes, _refusal(before["code"], before.get("reasons") or ()))
+            return dict.fromkeys(self._nodes, refusal(before["code"], before.get("reasons") or ()))
         refused = entry.get("filter") or {}
-        return {node: _refusal(status["code"], status.get("reasons") or ()) for node, status in refused.items()}
+        return {node: refusal(status["code"], status.get("reasons") or ()) for node, status in refused.items()}
 
     def _expected_scores(self, entry: Json, aspect: str) -> Verdicts:
         code = (entry.get("preScore") or {}).get("code", "Success")
         if code not in ("Success", "Skip"):
-            return dict.fromkeys(self._scored, _refusal(code, ()))
+            return dict.fromkeys(self._scored, refusal(code, ()))
         scores = entry.get(aspect, entry.get(SCORE))
         return SKIPPED if scores is None else _numbers(scores)
 
@@ -151,8 +155,7 @@ class _Trial:
             return dict.fromkeys(self._nodes, Verdict("Error", str(error)))
         if refused is SKIP:
             return SKIPPED
-        codes = {True: "Unschedulable", False: "UnschedulableAndUnresolvable"}
-        return {node: _refusal(codes[outcome.resolvable], outcome.reasons) for node, outcome in refused.items()}
+        return {node: refusal(outcome.code, outcome.reasons) for node, outcome in refused.items()}
 
     def _score(self, algorithm: type[Priority]) -> tuple[Verdicts, Verdicts]:
         try:
@@ -165,7 +168,7 @@ class _Trial:
         return _numbers(scores.raw), _numbers(scores.normalized)
 
 
-def _args_by_plugin(configuration: Json) -> dict[str, Json]:
+def args_by_plugin(configuration: Json) -> dict[str, Json]:
     """Return the arguments in the first profile of a KubeSchedulerConfiguration, as algorithms take them."""
     profiles = configuration.get("profiles") or [{}]
     return {
@@ -174,7 +177,7 @@ def _args_by_plugin(configuration: Json) -> dict[str, Json]:
     }
 
 
-def _refusal(code: str, reasons: Iterable[str]) -> Verdict:
+def refusal(code: str, reasons: Iterable[str]) -> Verdict:
     """Return a refusal; reasons count as a set, and those of an error, being free text, not at all."""
     text = ", ".join(sorted(set(reasons)))
     return Verdict(code, text) if code == "Error" or not text else Verdict(f"{code}: {text}")

@@ -48,6 +48,8 @@ def make_node(
     """
     resources = _resources({"cpu": cpu, "memory": memory, "pods": pods, **(allocatable or {})})
     return {
+        "apiVersion": "v1",
+        "kind": "Node",
         "metadata": _metadata(
             name, labels={"kubernetes.io/hostname": name, **(labels or {})}, annotations=annotations or {}
         ),
@@ -94,6 +96,8 @@ def make_pod(
     container = _container("c", image, requests)
     open_ports = [{"hostPort": port, "containerPort": port} if isinstance(port, int) else port for port in ports]
     return {
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": _metadata(
             name, namespace=namespace, uid=uid, labels=dict(labels or {}), annotations=annotations or {}
         ),

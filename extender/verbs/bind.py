@@ -3,10 +3,10 @@
 ::
 
     request ──▶ already there? ──▶ assume ──▶ POST binding ──▶ bound: keep until the watch confirms
-                                     │            ├─ refused: forget, and say why
-                                     │            ├─ 409: GET the pod; bound to this very node is success
-                                     │            ├─ 429: wait as told, try again within the time allowed
-                                     └──── retry ─┴─ no answer: GET the pod before deciding
+                                                ▲   ├─ refused: forget, and say why
+                                                │   ├─ 409, 5xx: GET the pod; bound to this very node is success
+                                                │   ├─ no answer: GET the pod before trying again
+                                                └───┴─ 429, no connection: try again within the time allowed
 
 A bind is never cancelled half-way: when the caller hangs up it runs on, and a repeated call for the same pod waits for
 the same outcome. No lock is held; binds of different pods run side by side.
@@ -104,12 +104,12 @@ class Binder:
             _log.warning("bind failed", extra={"pod": _key(request), "node": request.node, "error": str(error)})
 
     async def _bind(self, request: BindRequest) -> None:
-        deadline = self._now_seconds() + self._bind_seconds
         placed = self._service.mirror.placed(request.uid)
         if placed is not None:
             _require_node(request, placed.node_name)
-        else:
-            self._service.mirror.assume(await self._record(request))
+            return
+        deadline = self._now_seconds() + self._bind_seconds
+        self._service.mirror.assume(await self._record(request, deadline))
         try:
             await self._post(request, deadline)
         except BaseException:
@@ -117,67 +117,80 @@ class Binder:
             raise
         self._service.mirror.finish_binding(request.uid, self._now_seconds() + self._confirm_seconds)
 
-    async def _record(self, request: BindRequest) -> PodInfo:
+    async def _record(self, request: BindRequest, deadline: float) -> PodInfo:
         """Return the record to assume, from the mirror, from a request seen lately, or from the API server."""
         reader = self._service.mirror.reader
         held = self._service.mirror.by_uid.get(request.uid)
         if held is not None:
             return reader.placed_on(held, request.node)
         seen = self._service.seen_pod(request.uid)
-        pod = seen.object if seen is not None else await self._get(request)
         try:
+            pod = seen.object if seen is not None else await self._get(request, deadline)
             return reader.read(pod, request.node)
-        except QuantityError as error:
-            raise BindError(str(error)) from error
+        except (ClusterError, QuantityError) as error:
+            raise BindError(f"pod {_key(request)} is not bound: {error}") from error
 
     async def _post(self, request: BindRequest, deadline: float) -> None:
+        """Ask for the binding until an answer settles it or the time is over."""
         while True:
+            pause = _RETRY_PAUSE_SECONDS
             try:
-                return await self._client.bind(
-                    request.namespace, request.name, request.uid, request.node, timeout_seconds=self._bind_seconds / 2
-                )
+                return await self._attempt(request, deadline)
             except ApiError as error:
-                if error.code != _TOO_MANY:
-                    return await self._settle(request, error)
-                pause = error.retry_after_seconds or _RETRY_PAUSE_SECONDS
-                failure: ClusterError = error
+                pause, failure = error.retry_after_seconds or pause, str(error)
             except ApiUnreachable as error:
-                if await self._found_bound(request, error):
-                    return None
-                pause, failure = _RETRY_PAUSE_SECONDS, error
+                failure = str(error)
             if self._now_seconds() + pause >= deadline:
                 raise BindError(f"pod {_key(request)}: {failure}; gave up within the time kube-scheduler allows")
             await asyncio.sleep(pause)
 
-    async def _settle(self, request: BindRequest, error: ApiError) -> None:
-        """Decide after a refusal: a conflict, or a failure of the server, may hide a bind that was carried out."""
-        if error.code == _NOT_FOUND:
-            raise BindError(f"pod {_key(request)} is gone: {error.message}") from error
-        if (error.code == _CONFLICT or error.code >= 500) and await self._found_bound(request, error):
-            return
-        raise BindError(f"pod {_key(request)} is not bound: {error.message}") from error
+    async def _attempt(self, request: BindRequest, deadline: float) -> None:
+        """Ask once, and read the pod where a conflict, a failed server or silence may hide a bind that was carried out.
 
-    async def _found_bound(self, request: BindRequest, cause: ClusterError) -> bool:
+        A ClusterError is one that another attempt may mend; a BindError is final.
+        """
+        seconds = (deadline - self._now_seconds()) / 2  # the other half is for reading the pod
+        try:
+            await self._client.bind(request.namespace, request.name, request.uid, request.node, timeout_seconds=seconds)
+        except ApiError as error:
+            if error.code == _TOO_MANY:
+                raise
+            if error.code == _NOT_FOUND:
+                raise BindError(f"pod {_key(request)} is gone: {error.message}") from error
+            if not (_is_in_doubt(error) and await self._found_bound(request, deadline)):
+                raise BindError(f"pod {_key(request)} is not bound: {error.message}") from error
+        except ApiUnreachable as error:
+            if not (error.maybe_done and await self._found_bound(request, deadline)):
+                raise
+
+    async def _found_bound(self, request: BindRequest, deadline: float) -> bool:
         """Read the pod: True where it is bound as asked, False where it is not bound; anything else raises."""
-        pod = await self._get(request, cause)
+        pod = await self._get(request, deadline)
         node = (pod.spec or PodSpec()).node_name
         if node:
             _require_node(request, node)
         return bool(node)
 
-    async def _get(self, request: BindRequest, cause: ClusterError | None = None) -> Pod:
+    async def _get(self, request: BindRequest, deadline: float) -> Pod:
         try:
-            pod = await self._client.get_pod(request.namespace, request.name)
+            async with asyncio.timeout(deadline - self._now_seconds()):
+                pod = await self._client.get_pod(request.namespace, request.name)
         except ApiError as error:
             if error.code == _NOT_FOUND:
-                raise BindError(f"pod {_key(request)} is gone") from error
-            raise BindError(f"pod {_key(request)}: {cause or error}; reading it failed too: {error.message}") from error
-        except ApiUnreachable as error:
-            raise BindError(f"pod {_key(request)}: {cause or error}; the outcome could not be read: {error}") from error
+                raise BindError(f"pod {_key(request)} is gone: {error.message}") from error
+            if error.code == _TOO_MANY or _is_in_doubt(error):
+                raise
+            raise BindError(f"pod {_key(request)} cannot be read: {error}") from error
+        except TimeoutError:
+            raise ApiUnreachable(f"pod {_key(request)} could not be read in time") from None
         uid = (pod.metadata or ObjectMeta()).uid
         if uid != request.uid:
             raise BindError(f"pod {_key(request)} was replaced: asked for uid {request.uid!r}, found {uid!r}")
         return pod
+
+
+def _is_in_doubt(error: ApiError) -> bool:
+    return error.code == _CONFLICT or error.code >= 500
 
 
 def _require_node(request: BindRequest, node: str) -> None:

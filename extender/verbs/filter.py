@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from extender import wire
+from extender.framework.nomination import filter_with_nominated
 from extender.framework.runner import Filtered
 from extender.verbs.candidate import Asked
 from extender.verbs.service import Service
@@ -26,7 +27,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     pod = service.read_pod(request.pod)
     service.check_ready()
     with service.candidates.read(request) as asked:
-        filtered = service.runner.filter(pod, asked.nodes, deadline_seconds)
+        filtered = filter_with_nominated(service.mirror, service.runner, pod, asked.nodes, deadline_seconds)
     failed, unresolvable = _refusals(asked, filtered)
     keep = filtered.fits if asked.known is None else _spread(filtered, asked)
     if asked.raws is not None:

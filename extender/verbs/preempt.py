@@ -1,20 +1,20 @@
-"""``/preempt``: on which of the candidate nodes evicting the proposed victims really makes room."""
+"""``/preempt``: on which of the candidate nodes evictions make room, and which further ones that takes."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from extender import wire
-from extender.framework.candidate import Nodes
-from extender.model.pod import PendingPod, PodInfo
+from extender.framework.preemption import NEVER, Eviction
+from extender.model.pod import PodInfo
 from extender.verbs.service import Service
 from extender.wire import Victims
 
 
 def answer(service: Service, body: bytes, deadline_seconds: float | None = None) -> bytes:
-    """Return the reply to a request: the nodes where the pod fits once the victims are gone, victims unchanged.
+    """Return the reply to a request: the nodes where the pod fits once enough pods are gone.
 
-    A proposal that names a pod not yet known here is kept as it is: kube-scheduler's view is ahead.
+    Every victim that kube-scheduler named is kept, and the least important further ones that the predicates here need
+    are added. Nodes where nothing helps are left out. A proposal that names a pod not yet known here is kept as it is:
+    kube-scheduler's view is ahead. A pod that must not evict others gets no node.
 
     Raises:
         RequestError: the request cannot be understood.
@@ -26,13 +26,17 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     pod = service.read_pod(request.pod)
     service.check_ready()
     kept: dict[str, Victims] = {}
-    for node, victims in request.victims.items():
+    for node, victims in request.victims.items() if pod.spec.preemption_policy != NEVER else ():
         row = service.mirror.table.index.get(node)
         if not victims.uids or row is None or not service.mirror.table.present[row]:
             continue
         placed = _placed_on(service, node, victims)
-        if placed is None or _fits_without(service, pod, row, placed, deadline_seconds):
+        if placed is None:
             kept[node] = victims
+            continue
+        eviction = service.preemption.complete(pod, row, Eviction(placed, victims.violations), deadline_seconds)
+        if eviction is not None:
+            kept[node] = Victims([info.uid for info in eviction.victims], eviction.violations)
     return wire.encode_preempt(kept)
 
 
@@ -45,12 +49,3 @@ def _placed_on(service: Service, node: str, victims: Victims) -> list[PodInfo] |
             return None
         found.append(info)
     return found
-
-
-def _fits_without(
-    service: Service, pod: PendingPod, row: int, victims: list[PodInfo], deadline_seconds: float | None
-) -> bool:
-    with service.mirror.what_if(without=victims):
-        candidates = Nodes(service.mirror.table, np.array([row], np.int64))
-        filtered = service.runner.filter(pod, candidates, deadline_seconds)
-    return bool(filtered.fits[0])

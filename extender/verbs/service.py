@@ -10,6 +10,7 @@ from msgspec import Raw
 from extender import wire
 from extender.errors import NotReadyError
 from extender.framework.mirror import Mirror
+from extender.framework.preemption import Preemption
 from extender.framework.runner import Runner
 from extender.model.pod import PendingPod
 from extender.verbs.candidate import CandidateReader
@@ -23,6 +24,7 @@ class Service:
     def __init__(self, mirror: Mirror, runner: Runner, missing: Callable[[], str] = str) -> None:
         self.mirror = mirror
         self.runner = runner
+        self.preemption = Preemption(mirror, runner)
         self.candidates = CandidateReader(mirror)
         self._missing = missing
         self._pods: OrderedDict[bytes, PendingPod] = OrderedDict()

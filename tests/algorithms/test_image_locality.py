@@ -13,7 +13,7 @@ MB = 1024 * 1024
 
 
 def node(name, images=None):
-    return {"kind": "Node"} | make_node(name, images=images or {})
+    return make_node(name, images=images or {})
 
 
 def pod(*images, init=()):
@@ -59,6 +59,12 @@ def test_the_spread_is_over_all_nodes_and_not_over_the_candidates():
     assert found.raw == {"other": 23}
 
 
+def test_the_share_is_taken_in_floating_point_and_cut_off():
+    # A 49th of this size is exactly where the score becomes 3; in float64 it is one byte less.
+    nodes = [node("holder", {"app:v1": 2687699539}), *(node(f"n{place}") for place in range(48))]
+    assert Lab(nodes).score(ImageLocality, pod("app:v1"), nodes=["holder"]).raw == {"holder": 2}
+
+
 def test_an_image_counts_under_each_of_its_names_and_the_last_size_of_a_name_counts():
     item = node("a")
     item["status"]["images"] = [
@@ -90,7 +96,7 @@ def test_normalize_image_name(name, expected):
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 IMAGES = st.dictionaries(st.sampled_from(["x:1", "y:1", "z:1"]), st.integers(0, 5000).map(lambda size: size * MB // 3))
 EVENT = st.tuples(st.sampled_from(["apply", "apply", "delete"]), st.builds(node, NAMES, IMAGES))
-PLACED = st.builds(lambda name, on: {"kind": "Pod"} | make_pod(name, node=on), st.sampled_from(["p", "q"]), NAMES)
+PLACED = st.builds(lambda name, on: make_pod(name, node=on), st.sampled_from(["p", "q"]), NAMES)
 POD_EVENT = st.tuples(st.sampled_from(["apply", "delete"]), PLACED)
 CROWD = st.sampled_from([[], [("apply", node(f"n{place}", {"x:1": 900 * MB})) for place in range(70)]])
 STREAM = st.lists(EVENT | POD_EVENT)

@@ -11,9 +11,9 @@ from extender.testing.lab import Lab
 from extender.testing.maker import make_node, make_pod
 
 NODES = [
-    {"kind": "Node"} | make_node("a", labels={"zone": "z1", "cpus": "8"}),
-    {"kind": "Node"} | make_node("b", labels={"zone": "z2", "cpus": "16"}),
-    {"kind": "Node"} | make_node("c", labels={"cpus": "many"}),
+    make_node("a", labels={"zone": "z1", "cpus": "8"}),
+    make_node("b", labels={"zone": "z2", "cpus": "16"}),
+    make_node("c", labels={"cpus": "many"}),
 ]
 
 

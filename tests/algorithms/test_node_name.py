@@ -8,9 +8,7 @@ from extender.framework.runner import Outcome
 from extender.testing.lab import Lab
 from extender.testing.maker import make_node, make_pod
 
-OBJECTS = [{"kind": "Node"} | make_node(name) for name in ("a", "b", "c")] + [
-    {"kind": "Pod"} | make_pod("early", node="ghost")
-]
+OBJECTS = [make_node(name) for name in ("a", "b", "c")] + [make_pod("early", node="ghost")]
 
 
 @pytest.mark.parametrize(

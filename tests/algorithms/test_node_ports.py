@@ -18,11 +18,11 @@ REPORTED = read_cases(Path(__file__).parents[1] / "data" / "cases" / "B36-host-p
 
 
 def node(name):
-    return {"kind": "Node"} | make_node(name)
+    return make_node(name)
 
 
 def pod(name, on=None, *, ports=()):
-    return {"kind": "Pod"} | make_pod(name, node=on, ports=ports)
+    return make_pod(name, node=on, ports=ports)
 
 
 def port(number, ip="", protocol="TCP"):

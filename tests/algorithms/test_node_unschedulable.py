@@ -12,10 +12,10 @@ from extender.testing.maker import make_node, make_pod
 
 TAINT = "node.kubernetes.io/unschedulable:NoSchedule"
 OBJECTS = [
-    {"kind": "Node"} | make_node("open"),
-    {"kind": "Node"} | make_node("cordoned", unschedulable=True),
-    {"kind": "Node"} | make_node("tainted", taints=[TAINT]),
-    {"kind": "Node"} | make_node("both", unschedulable=True, taints=[TAINT]),
+    make_node("open"),
+    make_node("cordoned", unschedulable=True),
+    make_node("tainted", taints=[TAINT]),
+    make_node("both", unschedulable=True, taints=[TAINT]),
 ]
 REPORTED = [
     case

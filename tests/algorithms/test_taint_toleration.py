@@ -21,7 +21,7 @@ REPORTED = [
 
 
 def lab(taints):
-    return Lab({"kind": "Node"} | make_node(name, taints=texts) for name, texts in taints.items())
+    return Lab(make_node(name, taints=texts) for name, texts in taints.items())
 
 
 HARD = {

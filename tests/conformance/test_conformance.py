@@ -28,7 +28,7 @@ def tallies():
     for name in ALGORITHMS:
         load(name, registry)
     classes = {**registry.priorities, **registry.predicates}
-    return {tally.algorithm.name: tally for tally in compare(read_cases(CASES), [classes[name] for name in ALGORITHMS])}
+    return {tally.name: tally for tally in compare(read_cases(CASES), [classes[name] for name in ALGORITHMS])}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=f"{name} decides every case alike") for name in ALGORITHMS])

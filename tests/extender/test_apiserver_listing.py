@@ -157,7 +157,7 @@ async def test_match_without_a_version_is_invalid(get):
 
 
 async def test_long_list_arrives_whole():
-    nodes = ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n-{number:04}"}} for number in range(1200))
+    nodes = ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n-{number:04}"}} for number in range(2400))
     async with (
         ApiServer(nodes) as server,
         aiohttp.ClientSession(server.url) as client,
@@ -165,7 +165,7 @@ async def test_long_list_arrives_whole():
     ):
         body = await response.json()
         assert response.content_length is not None
-    assert [item["metadata"]["name"] for item in body["items"]] == [f"n-{number:04}" for number in range(1200)]
+    assert [item["metadata"]["name"] for item in body["items"]] == [f"n-{number:04}" for number in range(2400)]
 
 
 async def test_history_is_bounded():

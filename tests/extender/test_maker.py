@@ -11,6 +11,8 @@ from extender.testing.maker import make_node, make_pod, parse_taint, parse_toler
 
 def test_node_has_room_a_hostname_and_nothing_else_unless_told():
     assert make_node("a") == {
+        "apiVersion": "v1",
+        "kind": "Node",
         "metadata": {"name": "a", "uid": "uid-a", "labels": {"kubernetes.io/hostname": "a"}},
         "spec": {},
         "status": {
@@ -49,6 +51,8 @@ def test_node_takes_every_part_a_schedule_depends_on():
 
 def test_pod_is_pending_without_a_node_and_running_on_one():
     assert make_pod("p") == {
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {"name": "p", "uid": "uid-p", "namespace": "default"},
         "spec": {
             "schedulerName": "default-scheduler",

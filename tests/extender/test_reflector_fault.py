@@ -7,11 +7,15 @@ import inspect
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender.cluster.backoff import Backoff
 from extender.cluster.reflector import Reflector
+from extender.model.kind import Kind
+from extender.model.object import ObjectMeta
 from tests.extender.scripted import (
+    DATA,
     OPEN,
     REFUSED,
     Answer,
@@ -39,6 +43,7 @@ class VirtualTime:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.delays: list[float] = []
         self.wakes: list[float] = []
 
     def clock(self) -> float:
@@ -46,6 +51,7 @@ class VirtualTime:
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
+        self.delays.append(seconds)
         self.wakes.append(self.now)
         await asyncio.sleep(0)
 
@@ -123,10 +129,13 @@ async def test_a_watch_that_ends_after_a_healthy_life_is_opened_again_without_de
         time.now += 300
         return await stream()(request)
 
-    script = [stream(bookmark("5", ends_list=True)), well_lived, well_lived, OPEN]
-    async with follow(*script, clock=time.clock, sleep=time.sleep) as setting:
+    brief = stream()
+    script = [stream(bookmark("5", ends_list=True)), brief, brief, well_lived, well_lived, brief, OPEN]
+    async with follow(
+        *script, clock=time.clock, sleep=time.sleep, backoff=Backoff(base_seconds=1, random_source=lambda: 1.0)
+    ) as setting:
         await eventually(lambda: len(setting.server.requests) == len(script))
-        assert len(time.wakes) == 1
+        assert time.delays == [1, 2, 4, 1]
 
 
 async def test_the_server_says_when_to_try_again() -> None:
@@ -145,6 +154,7 @@ async def test_the_server_says_when_to_try_again() -> None:
         pytest.param(stream(b'{"type":"ADDED","object":{"meta', then="cut"), id="the connection breaks within a line"),
         pytest.param(stream(b"\x00\xff garbage\n", then="silence"), id="a line is no JSON"),
         pytest.param(stream(b'{"kind":"Status"}\n', then="silence"), id="a line is no event"),
+        pytest.param(stream(b'{"type":"ADDED","object":{}}\n', then="silence"), id="an object has no metadata"),
         pytest.param(stream(error(500, "InternalError", "etcd: leader changed")), id="the server reports an error"),
         pytest.param(reply("<html>bad gateway</html>", 502), id="a proxy answers"),
         pytest.param(reply("<html>it works</html>"), id="some other server answers"),
@@ -161,6 +171,30 @@ async def test_a_broken_watch_is_resumed_from_the_last_version(
         assert setting.store.changes == ["ADDED a/uid-a", "ADDED b/uid-b"]
         assert setting.reflector.failing is None
         assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_an_error_after_the_list_of_a_streaming_list_is_no_refusal_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = stream(bookmark("5", ends_list=True), error(500, "InternalError", "etcd: leader changed"))
+    async with follow(first, stream(error(410, "Expired", "too old")), FIRST) as setting:
+        await eventually(lambda: setting.reflector.lists == 2)
+        assert setting.queries("resourceVersion", "sendInitialEvents") == [(None, "true"), ("5", None), (None, "true")]
+        assert [record.__dict__["problem"] for record in caplog.records] == [
+            "etcd: leader changed (InternalError, 500)",
+            "too old (Expired, 410)",
+        ]
+
+
+async def test_an_error_is_told_from_an_object_of_a_kind_without_a_status() -> None:
+    class Bare(msgspec.Struct):
+        metadata: ObjectMeta | None = None
+
+    kind = Kind("priorityclasses", "PriorityClass", Bare, group="scheduling.k8s.io", namespaced=False)
+    first = stream(bookmark("5", ends_list=True), (DATA / "apiserver" / "watch-expired.jsonl").read_bytes())
+    async with follow(first, stream(bookmark("9", ends_list=True), then="silence"), kind=kind) as setting:
+        await eventually(lambda: setting.reflector.lists == 2)
+        assert setting.server.requests[0].path == "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 async def test_a_watch_that_finds_no_server_is_resumed_from_the_last_version() -> None:
@@ -193,6 +227,13 @@ async def test_a_streaming_list_that_breaks_is_begun_again() -> None:
         await eventually(lambda: setting.reflector.synced)
         assert set(setting.store.items) == {"default/a"}
         assert [stream for (stream,) in setting.queries("sendInitialEvents")] == ["true", "true"]
+
+
+async def test_a_list_of_something_else_is_no_list() -> None:
+    nonsense = listed("5", {"spec": {}})
+    async with follow(REFUSED, nonsense, reply("<html>"), listed("6", pod("a", "1")), OPEN) as setting:
+        await eventually(lambda: setting.reflector.synced)
+        assert set(setting.store.items) == {"default/a"}
 
 
 async def test_a_list_that_breaks_between_pages_is_begun_again() -> None:

@@ -24,7 +24,7 @@ FIELDS = st.builds(
 TERMS = st.builds(NodeSelectorTerm, st.lists(EXPRESSIONS, max_size=2), st.lists(FIELDS, max_size=2))
 SELECTORS = st.none() | st.builds(NodeSelector, st.lists(TERMS, max_size=3))
 LABELS = st.dictionaries(KEYS, VALUES)
-NODES = st.builds(lambda name, labels: {"kind": "Node"} | make_node(name, labels=labels), NAMES, LABELS)
+NODES = st.builds(lambda name, labels: make_node(name, labels=labels), NAMES, LABELS)
 CHANGES = st.lists(st.tuples(st.sampled_from(["apply", "apply", "delete"]), NODES))
 
 

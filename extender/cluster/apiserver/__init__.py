@@ -10,6 +10,10 @@ resource, under one increasing resource version, with the defaults of the real s
 requests apart (``call``), lets ``fault`` spoil them, and has them answered by ``verb``, ``listing``, ``discovery`` or
 ``watch``. What is served is a table of one line a resource (``resource``).
 
+Bodies are JSON only: clients that prefer protobuf, kube-scheduler among them, have to be told
+``contentType: application/json``. Answers are neither compressed nor made into tables. ``verb`` says where deletion
+and namespaces differ from the real server.
+
     server = ApiServer(load_objects("cluster.yaml"))
     await server.start()
     server.storage.create("pods", {"metadata": {"name": "web-0"}, "spec": {...}})

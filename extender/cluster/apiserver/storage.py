@@ -204,7 +204,7 @@ class Storage:
         return {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
 
     def _load(self, objects: Iterable[Mapping[str, Any]]) -> None:
-        problems: list[tuple[int, str]] = []
+        problems: dict[int, str] = {}
         classified_pods: dict[int, dict[str, Any]] = {}
         for number, obj in enumerate(objects, start=1):
             content = dict(obj)
@@ -213,30 +213,30 @@ class Storage:
             if content.get("kind") == "Pod" and isinstance(spec, dict) and spec.get("priorityClassName"):
                 classified_pods[number] = content
             else:
-                problems.append((number, self._load_one(content)))
+                self._load_one(number, content, problems)
         for number, content in classified_pods.items():
-            problems.append((number, self._load_one(content)))
-        found = [f"object {number}: {problem}" for number, problem in sorted(problems) if problem]
-        if found:
-            raise ConfigurationError(found)
+            self._load_one(number, content, problems)
+        if problems:
+            raise ConfigurationError(f"object {number}: {problem}" for number, problem in sorted(problems.items()))
 
-    def _load_one(self, content: dict[str, Any]) -> str:
-        """Take one object with the identity it says it has; return what is wrong with it, if anything."""
+    def _load_one(self, number: int, content: dict[str, Any], problems: dict[int, str]) -> None:
+        """Take one object with the identity it says it has, or note what is wrong with it."""
         resource = self.catalogue.of(str(content.get("apiVersion")), str(content.get("kind")))
         if resource is None:
-            return f"kind {content.get('kind')} is not served in {content.get('apiVersion')}"
+            problems[number] = f"kind {content.get('kind')} is not served in {content.get('apiVersion')}"
+            return
         try:
             completed = self._fill_in(resource, self._checked(resource, content))
         except StatusError as error:
-            return error.message
+            problems[number] = error.message
+            return
         version = int(completed["metadata"].get("resourceVersion") or 0) or self._next_version()
         self.resource_version = max(self.resource_version, version)
         entry = encode_entry(resource, completed, version)
         table = self._tables[resource]
         if entry.key in table.entries:
-            return f"{resource.kind} {entry.key} is there twice"
+            problems[number] = f"{resource.kind} {entry.key} is there twice"
         table.load(entry)
-        return ""
 
 
 def _lasting_metadata(entry: Entry) -> dict[str, Any]:

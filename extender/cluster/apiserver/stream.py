@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+from contextlib import aclosing
 
 from aiohttp import web
 
@@ -38,16 +39,17 @@ class Stream:
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
         response.content_type = "application/json"
         await response.prepare(self._request)
-        async for lines in self._watch.batches():
-            due = self._interrupt_at - self._sent_lines
-            if self._interruption is None or len(lines) < due:
-                await self._send(response, lines)
-                continue
-            await self._send(response, lines[:due])
-            if await self._is_ended_by(self._interruption, response):
-                break
-            self._interruption = None
-            await self._send(response, lines[due:])
+        async with aclosing(self._watch.batches()) as batches:
+            async for lines in batches:
+                due = self._interrupt_at - self._sent_lines
+                if self._interruption is None or len(lines) < due:
+                    await self._send(response, lines)
+                    continue
+                await self._send(response, lines[:due])
+                if await self._is_ended_by(self._interruption, response):
+                    break
+                self._interruption = None
+                await self._send(response, lines[due:])
         return response
 
     async def _send(self, response: web.StreamResponse, lines: list[bytes]) -> None:

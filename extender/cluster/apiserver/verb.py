@@ -59,7 +59,7 @@ def _bind(storage: Storage, call: Call) -> Answer:
     if call.method != "POST":
         raise not_allowed()
     binding = call.content
-    name = call.target.name or (binding.get("metadata") or {}).get("name") or ""
+    name = call.target.name or str(_metadata_of(binding).get("name") or "")
     bind_pod(storage, call.target.namespace, name, binding)
     return Answer(201, (encode_success(code=201),))
 

@@ -6,7 +6,7 @@ Sources: ``apiserver/pkg/storage/cacher`` and ``apimachinery/pkg/apis/meta/inter
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 
 from extender.cluster.apiserver.check import Problem
 from extender.cluster.apiserver.entry import Event
@@ -58,9 +58,8 @@ class Watch:
         """Make ``batches`` yield soon, changes or not."""
         self._table.wake()
 
-    async def batches(self) -> AsyncIterator[list[bytes]]:
+    async def batches(self) -> AsyncGenerator[list[bytes], None]:
         """Yield lines as they come about; a batch may be empty. Ends when the watch is over."""
-        yield []
         version = self._storage.resource_version
         if self._initial:
             position = self._table.end
@@ -78,7 +77,7 @@ class Watch:
         async for lines in self._changes(position, version):
             yield lines
 
-    async def _changes(self, position: int, version: int) -> AsyncIterator[list[bytes]]:
+    async def _changes(self, position: int, version: int) -> AsyncGenerator[list[bytes], None]:
         now = asyncio.get_running_loop().time
         end = now() + self._timeout
         next_bookmark = now() + self._bookmark_interval
@@ -97,9 +96,9 @@ class Watch:
                 next_bookmark = now() + self._bookmark_interval
                 yield [self._bookmark(version)]
             if not events:
+                yield []  # so that whoever writes can act on an interruption before all falls asleep
                 wake_at = min(end, next_bookmark) if self._bookmarks else end
                 await self._table.wait_beyond(position, wake_at - now())
-                yield []
         if self._bookmarks:
             yield [self._bookmark(version)]
 

@@ -1,0 +1,223 @@
+"""/preempt: the nodes where evicting what kube-scheduler proposes makes room, and nothing else changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.config import ProfileSection
+from extender.errors import AlgorithmError, DeadlineExceeded
+from extender.framework.profile import ProfileBinder
+from extender.framework.registry import Registry
+from extender.framework.resource import RequestedResources
+from extender.framework.runner import Runner
+from extender.testing import make_node, make_pod
+from extender.testing.lab import Lab, NoRecorder
+from extender.testing.reply import Json, Victims, read_preempt
+from extender.verbs import preempt
+from extender.verbs.service import Service
+from tests.extender.specimen import PATH, profile
+
+CASES = Path(__file__).parents[1] / "data" / "cases"
+
+in_both_encodings = pytest.mark.parametrize("whole", [False, True], ids=["victims by identity", "victims as pods"])
+
+
+class Bench:
+    """A service over a cluster in memory."""
+
+    def __init__(self, nodes: list[Json], pods: list[Json], section: dict[str, Any] | None = None) -> None:
+        self.pods = {node["metadata"]["name"]: [pod for pod in pods if on(pod, node)] for node in nodes}
+        lab = Lab([*({"kind": "Node", **node} for node in nodes), *({"kind": "Pod", **pod} for pod in pods)])
+        bound = ProfileBinder(Registry(), lab.mirror, "profiles[0]").bind(ProfileSection.model_validate(section or {}))
+        self.mirror = lab.mirror
+        self.service = Service(lab.mirror, Runner(bound, NoRecorder()))
+
+    def preempt(
+        self,
+        pod: Json,
+        proposed: dict[str, tuple[list[Json], int]],
+        *,
+        whole: bool = False,
+        deadline: float | None = None,
+    ) -> dict[str, Victims]:
+        """Ask as kube-scheduler does and return what it makes of the reply; no cache may have changed."""
+        before = self.dump()
+        body = preempt.answer(self.service, encode(pod, proposed, whole=whole), deadline)
+        assert self.dump() == before
+        return read_preempt(body, self.pods, url_prefix="http://extender")
+
+    def dump(self) -> dict[str, Any]:
+        """Everything that an answer depends on."""
+        return {
+            "nodes": {info.name: info for info in self.mirror.table.infos if info is not None},
+            "rows": dict(self.mirror.table.index),
+            **{type(cache).__name__: cache.dump() for cache in self.mirror.caches},
+        }
+
+
+def on(pod: Json, node: Json) -> bool:
+    return bool(pod["spec"].get("nodeName") == node["metadata"]["name"])
+
+
+def encode(pod: Json, proposed: dict[str, tuple[list[Json], int]], *, whole: bool) -> bytes:
+    victims = {
+        node: {
+            "Pods": pods if whole else [{"UID": victim["metadata"]["uid"]} for victim in pods],
+            "NumPDBViolations": violations,
+        }
+        for node, (pods, violations) in proposed.items()
+    }
+    fields = ("NodeNameToVictims", "NodeNameToMetaVictims")
+    return json.dumps({"Pod": pod, fields[whole]: None, fields[not whole]: victims}).encode()
+
+
+def running(name: str, node: str, cpu: str, **fields: Any) -> Json:
+    return make_pod(name, node=node, requests={"cpu": cpu}, **fields)
+
+
+VIP = make_pod("vip", requests={"cpu": "2"}, priority=1000)
+
+
+@in_both_encodings
+def test_a_node_stays_where_the_pod_fits_once_its_victims_are_gone(whole: bool) -> None:
+    enough, too_few = running("enough", "a", "2"), running("too-few", "b", "1")
+    bench = Bench(
+        [make_node("a", cpu="4"), make_node("b", cpu="4")],
+        [enough, running("rest-a", "a", "2"), too_few, running("rest-b", "b", "3")],
+    )
+    found = bench.preempt(VIP, {"a": ([enough], 1), "b": ([too_few], 0)}, whole=whole)
+    assert found == {"a": Victims([enough], 1)}
+
+
+@in_both_encodings
+def test_victims_and_counts_come_back_as_they_were_proposed(whole: bool) -> None:
+    pods = [running(f"low-{number}", "a", "1") for number in range(4)]
+    bench = Bench([make_node("a", cpu="4")], pods)
+    order = [pods[2], pods[0], pods[3]]
+    assert bench.preempt(VIP, {"a": (order, 3)}, whole=whole) == {"a": Victims(order, 3)}
+
+
+def test_a_node_refused_for_what_no_eviction_mends_is_left_out() -> None:
+    victim = running("low", "a", "4")
+    bench = Bench([make_node("a", cpu="4", taints=["dedicated=gpu:NoSchedule"])], [victim])
+    assert bench.preempt(VIP, {"a": ([victim], 0)}) == {}
+
+
+def test_host_ports_of_victims_become_free() -> None:
+    victim = running("low", "a", "1", ports=[8080])
+    bench = Bench([make_node("a")], [victim])
+    pod = make_pod("vip", ports=[8080])
+    assert bench.preempt(pod, {"a": ([victim], 0)}) == {"a": Victims([victim], 0)}
+    other = running("other", "a", "1", ports=[8080, 9090])
+    assert Bench([make_node("a")], [victim, other]).preempt(pod, {"a": ([victim], 0)}) == {}
+
+
+def test_a_proposal_that_is_ahead_of_the_watch_is_kept() -> None:
+    known, unknown = running("known", "a", "1"), running("unknown", "a", "3")
+    bench = Bench([make_node("a", cpu="4")], [known])
+    bench.pods["a"].append(unknown)
+    assert bench.preempt(VIP, {"a": ([known, unknown], 1)}) == {"a": Victims([known, unknown], 1)}
+
+
+def test_a_victim_that_is_known_on_another_node_is_kept_as_well() -> None:
+    moved = running("moved", "b", "1")
+    bench = Bench([make_node("a", cpu="1"), make_node("b")], [moved])
+    bench.pods["a"].append(moved)
+    assert bench.preempt(VIP, {"a": ([moved], 0)}) == {"a": Victims([moved], 0)}
+
+
+def test_an_assumed_pod_can_be_a_victim() -> None:
+    bench = Bench([make_node("a", cpu="4")], [])
+    pending = make_pod("pending", requests={"cpu": "4"})
+    lab = Lab([{"kind": "Pod", **pending}])
+    record = lab.mirror.by_uid[pending["metadata"]["uid"]]
+    bench.mirror.assume(bench.mirror.reader.placed_on(record, "a"))
+    bench.pods["a"] = [pending]
+    assert bench.preempt(VIP, {"a": ([pending], 0)}) == {"a": Victims([pending], 0)}
+
+
+def test_nodes_that_are_unknown_or_have_no_victims_are_left_out() -> None:
+    bench = Bench([make_node("a", cpu="4")], [running("low", "b", "1")])
+    assert bench.preempt(VIP, {"a": ([], 0), "ghost": ([running("x", "ghost", "1")], 0)}) == {}
+    assert bench.preempt(VIP, {"b": ([running("low", "b", "1")], 0)}) == {}
+
+
+@pytest.mark.parametrize("victims", [None, {"Pods": None}, {"Pods": [None]}, {"Pods": [{"UID": ""}]}, {}], ids=str)
+def test_nulls_in_a_request_never_come_back(victims: Any) -> None:
+    bench = Bench([make_node("a")], [])
+    body = json.dumps({"Pod": VIP, "NodeNameToMetaVictims": {"a": victims}}).encode()
+    assert json.loads(preempt.answer(bench.service, body)) == {"NodeNameToMetaVictims": {}}
+
+
+def test_b21_a_predicate_of_ones_own_has_its_say() -> None:
+    case = json.loads((CASES / "B21-preempt-simulation.json").read_text())["body"]
+    zone = {"extender.example/zone": "a"}
+    nodes = [make_node(name, cpu="2", labels=zone) for name in ("n1", "n2", "n3")]
+    pods = [running("low1", "n1", "2", uid="u-low1"), running("low2", "n2", "2", uid="u-low2")]
+    picky = {"name": f"{PATH}:Picky", "args": {"names": ["n2"]}}
+    bench = Bench(nodes, pods, {"predicates": {"enabled": [{"name": "NodeResourcesFit"}, picky]}})
+    reply = json.loads(preempt.answer(bench.service, json.dumps(case).encode()))
+    proposed = case["NodeNameToMetaVictims"]
+    assert reply == {"NodeNameToMetaVictims": {node: proposed[node] for node in ("n1", "n3")}}
+
+
+@pytest.mark.parametrize(
+    ("predicate", "annotation", "failure"),
+    [("Broken", {"break": "yes"}, AlgorithmError), ("Sleepy", {"seconds": "0.01"}, DeadlineExceeded)],
+    ids=["an algorithm that raises", "a deadline that passes"],
+)
+def test_a_failure_leaves_no_trace(predicate: str, annotation: dict[str, str], failure: type[Exception]) -> None:
+    section = profile([predicate, "Labelled"])["profiles"][0]
+    victims = [running("low", "a", "4")]
+    bench = Bench([make_node("a", cpu="4")], victims, section)
+    bench.mirror.cache(RequestedResources)
+    before = bench.dump()
+    deadline = bench.service.runner._now_seconds() if failure is DeadlineExceeded else None
+    with pytest.raises(failure):
+        bench.preempt(make_pod("vip", annotations=annotation), {"a": (victims, 0)}, deadline=deadline)
+    assert bench.dump() == before
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[Json], list[Json], dict[str, tuple[list[Json], int]]]:
+    nodes = [make_node(f"n{number}", cpu=str(draw(st.integers(1, 6)))) for number in range(draw(st.integers(1, 4)))]
+    pods = [
+        running(f"p{number}", draw(st.sampled_from(nodes))["metadata"]["name"], str(draw(st.integers(0, 3))))
+        for number in range(draw(st.integers(0, 8)))
+    ]
+    proposed = {
+        node["metadata"]["name"]: (
+            draw(st.lists(st.sampled_from(placed), unique_by=id))
+            if (placed := [p for p in pods if on(p, node)])
+            else [],
+            draw(st.integers(0, 2)),
+        )
+        for node in nodes
+    }
+    return nodes, pods, proposed
+
+
+@given(clusters(), st.booleans())
+@settings(max_examples=50)
+def test_a_node_stays_just_where_what_is_left_leaves_room(
+    cluster: tuple[list[Json], list[Json], dict[str, tuple[list[Json], int]]], whole: bool
+) -> None:
+    nodes, pods, proposed = cluster
+    expected = {}
+    for node in nodes:
+        name = node["metadata"]["name"]
+        victims, violations = proposed[name]
+        staying = sum(cpu_of(pod) for pod in pods if on(pod, node) and pod not in victims)
+        if victims and staying + cpu_of(VIP) <= int(node["status"]["allocatable"]["cpu"]):
+            expected[name] = Victims(victims, violations)
+    assert Bench(nodes, pods).preempt(VIP, proposed, whole=whole) == expected
+
+
+def cpu_of(pod: Json) -> int:
+    return int(pod["spec"]["containers"][0]["resources"].get("requests", {}).get("cpu", 0))
