@@ -25,6 +25,7 @@ class KubernetesObject(msgspec.Struct, gc=False, rename="camel", omit_defaults=T
 class OwnerReference(KubernetesObject):
     """The object that manages this one."""
 
+    api_version: str | None = None
     kind: str | None = None
     name: str | None = None
     uid: str | None = None

@@ -17,6 +17,7 @@ from extender.model.object import (
     Affinity,
     Labels,
     ObjectMeta,
+    OwnerReference,
     Pod,
     PodAffinity,
     PodSpec,
@@ -28,6 +29,7 @@ from extender.model.object import (
 from extender.model.port import HostPort, host_ports
 from extender.model.request import PodRequests, nonzero_requests, pod_requests
 from extender.model.selector import NodeMatcher, WeightedNodeTerm, compile_node_selector, compile_preferred_terms
+from extender.model.spread import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, SpreadConstraint, compile_spread_constraints
 
 _REMEMBERED_SPECS = 8192
 
@@ -249,3 +251,26 @@ class PendingPod:
     def affinity_terms(self) -> AffinityTerms:
         """The pods that this one is to be near to, or far from."""
         return compile_affinity(self.affinity.pod_affinity, self.affinity.pod_anti_affinity, self.namespace)
+
+    @cached_property
+    def required_spread(self) -> tuple[SpreadConstraint, ...]:
+        """The topology spread constraints that must be met.
+
+        Raises:
+            SelectorError: a selector that Kubernetes would refuse; the message names the expression.
+        """
+        return compile_spread_constraints(self.spec.topology_spread_constraints, DO_NOT_SCHEDULE, self.labels)
+
+    @cached_property
+    def preferred_spread(self) -> tuple[SpreadConstraint, ...]:
+        """The topology spread constraints that are only preferred.
+
+        Raises:
+            SelectorError: a selector that Kubernetes would refuse; the message names the expression.
+        """
+        return compile_spread_constraints(self.spec.topology_spread_constraints, SCHEDULE_ANYWAY, self.labels)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The object that manages the pod, such as its replica set."""
+        return next((owner for owner in self.metadata.owner_references or () if owner.controller), None)

@@ -9,7 +9,7 @@ component-helpers ``scheduling/corev1/nodeaffinity``, 1.36.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -90,6 +90,12 @@ class LabelMatcher:
         """Tell whether an object with ``labels`` is selected."""
         return self.requirements is not None and _all_accept(self.requirements, labels)
 
+    def with_labels(self, labels: Mapping[str, str]) -> LabelMatcher:
+        """Return a selector of those objects only that have ``labels`` too, whose text is not checked."""
+        if self.requirements is None or not labels:
+            return self
+        return LabelMatcher(_canonical([*self.requirements, *_each_equals(labels)]))
+
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
@@ -163,9 +169,7 @@ def compile_node_selector(required: NodeSelector | None, labels: Labels | None =
     For a pod these are its required node affinity and its ``nodeSelector``. Raises nothing: see ``NodeMatcher.faults``.
     """
     # Upstream does not check the text of a nodeSelector, so neither does this.
-    requirements = _canonical(
-        Requirement(key, Operator.IN, frozenset((value,))) for key, value in (labels or {}).items()
-    )
+    requirements = _canonical(_each_equals(labels or {}))
     if required is None:
         return NodeMatcher(requirements)
     terms: dict[NodeTerm, None] = {}
@@ -232,6 +236,10 @@ def _fault(expression: Expression, problem: str) -> SelectorError:
         f"selector expression {expression.key or ''!r} {expression.operator or ''!r} {expression.values or []}:"
         f" {problem}"
     )
+
+
+def _each_equals(labels: Mapping[str, str]) -> Iterator[Requirement]:
+    return (Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels.items())
 
 
 def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:

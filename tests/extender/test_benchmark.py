@@ -57,9 +57,8 @@ def test_targets_are_judged_and_nothing_else_is(rows: list[Row]) -> None:
 
 
 def test_the_table_names_every_case(quick: subprocess.CompletedProcess[str], rows: list[Row]) -> None:
-    lines = quick.stderr.splitlines()
-    assert len(lines) == 1 + len(rows)
-    for line, found in zip(lines[1:], rows, strict=True):
+    lines = quick.stderr.splitlines()[-len(rows) :]
+    for line, found in zip(lines, rows, strict=True):
         assert line.startswith(found.workload)
         assert found.case in line
 

@@ -31,9 +31,15 @@ in_both_encodings = pytest.mark.parametrize("whole", [False, True], ids=["victim
 class Bench:
     """A service over a cluster in memory."""
 
-    def __init__(self, nodes: list[Json], pods: list[Json], section: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        nodes: list[Json],
+        pods: list[Json],
+        section: dict[str, Any] | None = None,
+        others: list[Json] | None = None,
+    ) -> None:
         self.pods = {node["metadata"]["name"]: [pod for pod in pods if on(pod, node)] for node in nodes}
-        lab = Lab([*({"kind": "Node", **node} for node in nodes), *({"kind": "Pod", **pod} for pod in pods)])
+        lab = Lab([*nodes, *pods, *(others or ())])
         bound = ProfileBinder(Registry(), lab.mirror, "profiles[0]").bind(ProfileSection.model_validate(section or {}))
         self.mirror = lab.mirror
         self.service = Service(lab.mirror, Runner(bound, NoRecorder()))
@@ -89,10 +95,43 @@ def test_a_node_stays_where_the_pod_fits_once_its_victims_are_gone(whole: bool) 
     enough, too_few = running("enough", "a", "2"), running("too-few", "b", "1")
     bench = Bench(
         [make_node("a", cpu="4"), make_node("b", cpu="4")],
-        [enough, running("rest-a", "a", "2"), too_few, running("rest-b", "b", "3")],
+        [enough, running("rest-a", "a", "2"), too_few, running("rest-b", "b", "3", priority=1000)],
     )
     found = bench.preempt(VIP, {"a": ([enough], 1), "b": ([too_few], 0)}, whole=whole)
     assert found == {"a": Victims([enough], 1)}
+
+
+@in_both_encodings
+def test_victims_that_are_too_few_are_joined_by_the_least_important_that_help(whole: bool) -> None:
+    first, low, high = (
+        running("first", "a", "1", priority=5),
+        running("low", "a", "1"),
+        running("high", "a", "1", priority=9),
+    )
+    equal = running("equal", "a", "1", priority=1000)
+    bench = Bench([make_node("a", cpu="4")], [first, high, low, equal])
+    assert bench.preempt(VIP, {"a": ([first], 0)}, whole=whole) == {"a": Victims([first, low], 0)}
+    assert bench.preempt(VIP, {"a": ([equal], 0)}, whole=whole) == {"a": Victims([equal, low], 0)}
+
+
+def test_violations_are_counted_again_where_victims_are_added() -> None:
+    first, guarded = running("first", "a", "1"), running("guarded", "a", "3", labels={"app": "db"})
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    bench = Bench([make_node("a", cpu="4")], [first, guarded], others=[budget])
+    assert bench.preempt(VIP, {"a": ([first], 0)}) == {"a": Victims([first, guarded], 1)}
+    assert bench.preempt(VIP, {"a": ([guarded], 0)}) == {"a": Victims([guarded], 0)}
+
+
+def test_a_pod_that_must_not_evict_gets_no_node() -> None:
+    victim = running("low", "a", "4")
+    bench = Bench([make_node("a", cpu="4")], [victim])
+    assert bench.preempt({**VIP, "spec": {**VIP["spec"], "preemptionPolicy": "Never"}}, {"a": ([victim], 0)}) == {}
 
 
 @in_both_encodings
@@ -114,7 +153,7 @@ def test_host_ports_of_victims_become_free() -> None:
     bench = Bench([make_node("a")], [victim])
     pod = make_pod("vip", ports=[8080])
     assert bench.preempt(pod, {"a": ([victim], 0)}) == {"a": Victims([victim], 0)}
-    other = running("other", "a", "1", ports=[8080, 9090])
+    other = running("other", "a", "1", ports=[8080, 9090])  # as important as the pod itself
     assert Bench([make_node("a")], [victim, other]).preempt(pod, {"a": ([victim], 0)}) == {}
 
 
@@ -135,7 +174,7 @@ def test_a_victim_that_is_known_on_another_node_is_kept_as_well() -> None:
 def test_an_assumed_pod_can_be_a_victim() -> None:
     bench = Bench([make_node("a", cpu="4")], [])
     pending = make_pod("pending", requests={"cpu": "4"})
-    lab = Lab([{"kind": "Pod", **pending}])
+    lab = Lab([pending])
     record = lab.mirror.by_uid[pending["metadata"]["uid"]]
     bench.mirror.assume(bench.mirror.reader.placed_on(record, "a"))
     bench.pods["a"] = [pending]
@@ -187,36 +226,39 @@ def test_a_failure_leaves_no_trace(predicate: str, annotation: dict[str, str], f
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[list[Json], list[Json], dict[str, tuple[list[Json], int]]]:
     nodes = [make_node(f"n{number}", cpu=str(draw(st.integers(1, 6)))) for number in range(draw(st.integers(1, 4)))]
+    names = st.sampled_from([node["metadata"]["name"] for node in nodes])
     pods = [
-        running(f"p{number}", draw(st.sampled_from(nodes))["metadata"]["name"], str(draw(st.integers(0, 3))))
+        running(f"p{number}", draw(names), str(draw(st.integers(0, 3))), priority=draw(st.sampled_from([0, 500, 1000])))
         for number in range(draw(st.integers(0, 8)))
     ]
-    proposed = {
-        node["metadata"]["name"]: (
-            draw(st.lists(st.sampled_from(placed), unique_by=id))
-            if (placed := [p for p in pods if on(p, node)])
-            else [],
-            draw(st.integers(0, 2)),
-        )
-        for node in nodes
-    }
+    proposed = {}
+    for node in nodes:
+        victims = [pod for pod in pods if on(pod, node) and draw(st.booleans())]
+        proposed[node["metadata"]["name"]] = (victims, draw(st.integers(0, 2)))
     return nodes, pods, proposed
 
 
 @given(clusters(), st.booleans())
 @settings(max_examples=50)
-def test_a_node_stays_just_where_what_is_left_leaves_room(
+def test_every_node_that_can_be_cleared_stays_with_the_victims_it_takes(
     cluster: tuple[list[Json], list[Json], dict[str, tuple[list[Json], int]]], whole: bool
 ) -> None:
     nodes, pods, proposed = cluster
-    expected = {}
+    found = Bench(nodes, pods).preempt(VIP, proposed, whole=whole)
     for node in nodes:
         name = node["metadata"]["name"]
-        victims, violations = proposed[name]
-        staying = sum(cpu_of(pod) for pod in pods if on(pod, node) and pod not in victims)
-        if victims and staying + cpu_of(VIP) <= int(node["status"]["allocatable"]["cpu"]):
-            expected[name] = Victims(victims, violations)
-    assert Bench(nodes, pods).preempt(VIP, proposed, whole=whole) == expected
+        given_victims, violations = proposed[name]
+        room = int(node["status"]["allocatable"]["cpu"]) - cpu_of(VIP)
+        staying = [pod for pod in pods if on(pod, node) and pod not in given_victims]
+        immovable = [pod for pod in staying if pod["spec"].get("priority", 0) >= 1000]
+        if not given_victims or sum(map(cpu_of, immovable)) > room:
+            assert name not in found
+        elif sum(map(cpu_of, staying)) <= room:
+            assert found[name] == Victims(given_victims, violations)
+        else:
+            victims = found[name].pods
+            assert all(pod in victims for pod in given_victims)
+            assert sum(cpu_of(pod) for pod in staying if pod not in victims) <= room
 
 
 def cpu_of(pod: Json) -> int:
