@@ -3,16 +3,19 @@
 They are named here only as text, so that a module is imported when it is enabled and not before.
 """
 
-MANDATORY_PREDICATES = ("NodeUnschedulable", "TaintToleration")
+MANDATORY_PREDICATES = ("SchedulingGates", "NodeUnschedulable", "TaintToleration")
 """Predicates that run in every profile, in this order."""
 
 DEFAULT_PREDICATES = (
+    "SchedulingGates",
     "NodeUnschedulable",
     "NodeName",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
 )
 """The predicates of a profile that names none, in kube-scheduler's order."""
 
@@ -20,6 +23,8 @@ DEFAULT_PRIORITIES = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }

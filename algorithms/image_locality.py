@@ -71,17 +71,17 @@ class ImageLocality(Priority):
     images = uses(ImageStates)
 
     def prioritize(self, pod: PendingPod, nodes: Nodes) -> IntArray:
-        """Sum the images of all containers, and place the sum between the two thresholds."""
+        """Sum the images of all containers and volumes, and place the sum between the two thresholds."""
         table = nodes.table
         total = len(table)
-        containers = 0
         held: IntArray = np.zeros(table.capacity, np.int64)
         for name in _image_names(pod):
-            containers += 1
             holders = self.images.holders(name)
             if holders is not None:
                 # Upstream truncates the bytes of each image, not their sum.
                 held[holders.rows] += (holders.numbers * (len(holders) / total)).astype(np.int64)
+        # Images of volumes count, but raise the upper threshold only from 1.37 on.
+        containers = len(pod.spec.init_containers or ()) + len(pod.spec.containers or ())
         most = MOST_BYTES_PER_CONTAINER * max(containers, 1)
         scores: IntArray = nodes.take(held).clip(LEAST_BYTES, most)
         return (scores - LEAST_BYTES) * MAX_NODE_SCORE // (most - LEAST_BYTES)
@@ -93,10 +93,13 @@ def normalize_image_name(name: str) -> str:
 
 
 def _image_names(pod: PendingPod) -> Iterator[str]:
-    """Yield the image of every container, init containers included, as often as it is used."""
+    """Yield the image of every container, init containers included, and volume, as often as it is used."""
     for containers in (pod.spec.init_containers, pod.spec.containers):
         for container in containers or ():
             yield normalize_image_name(container.image or "")
+    for volume in pod.spec.volumes or ():
+        if volume.image is not None:
+            yield normalize_image_name(volume.image.reference or "")
 
 
 def _sizes(node: NodeInfo) -> dict[str, int]:

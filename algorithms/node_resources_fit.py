@@ -1,14 +1,12 @@
 """NodeResourcesFit: a pod goes where its requests fit, and prefers nodes by how much of them is in use.
 
-Sources of the rules: plugins/noderesources/fit.go, least_allocated.go, most_allocated.go and
-requested_to_capacity_ratio.go of 1.36; those of the arguments: apis/config/validation of 1.36.
+Sources of the rules: plugins/noderesources/fit.go, least_allocated.go and most_allocated.go of 1.36; those of the
+arguments: apis/config/validation of 1.36.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -26,9 +24,12 @@ from extender.framework import (
     Refusal,
     RequestedResources,
     Share,
+    UtilizationShape,
+    WeightedMean,
     field_validator,
     is_extended_resource,
     is_qualified_name,
+    measure_percents,
     model_validator,
     uses,
 )
@@ -38,11 +39,6 @@ TOO_MANY_PODS = "Too many pods"
 
 INSUFFICIENT = "Insufficient {}"
 """Why a node with too little of a resource is refused; eviction can help unless the request exceeds the whole node."""
-
-MAX_SHAPE_SCORE = 10
-"""The best score that a point of a shape can have (source: config.MaxCustomPriorityScore)."""
-
-SHAPE_SCORE = MAX_NODE_SCORE // MAX_SHAPE_SCORE
 
 
 class WeightedResource(Args):
@@ -57,41 +53,6 @@ class WeightedResource(Args):
         return value or 1
 
 
-class ShapePoint(Args):
-    """The score, 0 to 10, of a resource that is used to ``utilization`` percent."""
-
-    utilization: Annotated[int, Field(ge=0, le=100)]
-    score: Annotated[int, Field(ge=0, le=MAX_SHAPE_SCORE)]
-
-
-class RequestedToCapacityRatio(Args):
-    """A broken line from utilization to score, level before its first point and after its last."""
-
-    shape: tuple[ShapePoint, ...]
-
-    @field_validator("shape")
-    @classmethod
-    def _ascending(cls, value: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
-        utilizations = [point.utilization for point in value]
-        if not utilizations:
-            raise ValueError("must have at least one point")
-        if sorted(set(utilizations)) != utilizations:
-            raise ValueError("utilization must increase from point to point")
-        return value
-
-    @cached_property
-    def scores(self) -> IntArray:
-        """The score, 0 to 100, of each whole percent; shape (101,). What rises or falls is truncated to an integer."""
-        line: IntArray = np.empty(101, np.int64)
-        line[: self.shape[0].utilization + 1] = self.shape[0].score * SHAPE_SCORE
-        for left, right in pairwise(self.shape):
-            percents, rise = right.utilization - left.utilization, (right.score - left.score) * SHAPE_SCORE
-            change = np.trunc(np.arange(percents + 1) * rise / percents).astype(np.int64)
-            line[left.utilization : right.utilization + 1] = left.score * SHAPE_SCORE + change
-        line[self.shape[-1].utilization :] = self.shape[-1].score * SHAPE_SCORE
-        return line
-
-
 DEFAULT_RESOURCES = (WeightedResource(name="cpu"), WeightedResource(name="memory"))
 """The resources scored where the arguments name none."""
 
@@ -101,7 +62,7 @@ class ScoringStrategy(Args):
 
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
     resources: tuple[WeightedResource, ...] = DEFAULT_RESOURCES
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+    requested_to_capacity_ratio: UtilizationShape | None = None
 
     @field_validator("resources", mode="before")
     @classmethod
@@ -122,16 +83,13 @@ class ScoringStrategy(Args):
 
         A resource that a node does not have counts for nothing, and so does one that a shape gives no score.
         """
-        capacity, used = share.allocatable, share.requested + share.asked
-        exists = capacity != 0
-        divisor = capacity if exists.all() else np.maximum(capacity, 1)
-        if self.type == "LeastAllocated":
-            return np.maximum(capacity - used, 0) * MAX_NODE_SCORE // divisor, exists
-        percents = np.minimum(used, capacity) * 100 // divisor
-        if self.requested_to_capacity_ratio is None:
-            return percents, exists
-        scores = self.requested_to_capacity_ratio.scores[percents] * exists
-        return scores, scores > 0
+        if self.requested_to_capacity_ratio is not None:
+            return self.requested_to_capacity_ratio.rate(share)
+        exists = share.allocatable != 0
+        if self.type == "MostAllocated":
+            return measure_percents(share), exists
+        left = np.maximum(share.allocatable - share.requested - share.asked, 0)
+        return left * MAX_NODE_SCORE // np.maximum(share.allocatable, 1), exists
 
 
 DEFAULT_STRATEGY = ScoringStrategy(type="LeastAllocated")
@@ -212,15 +170,9 @@ class NodeResourcesFit(Predicate, Priority):
         defaults.
         """
         strategy = self.args.scoring_strategy
-        total: IntArray = np.zeros(len(nodes), np.int64)
-        weights: IntArray | int = 0
+        mean = WeightedMean(len(nodes))
         for resource in strategy.resources:
             share = self.resources.share(pod, resource.name, nodes, nonzero=True)
             if share is not None:
-                scores, counts = strategy.rate(share)
-                total += scores * resource.weight
-                weights = weights + (resource.weight if counts.all() else counts * resource.weight)
-        divisor: IntArray = np.maximum(weights, 1)
-        if strategy.type == "RequestedToCapacityRatio":
-            return (2 * total + divisor) // (2 * divisor)
-        return total // divisor
+                mean.add(*strategy.rate(share), resource.weight)
+        return mean.truncate() if strategy.requested_to_capacity_ratio is None else mean.round()

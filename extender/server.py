@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -20,11 +21,14 @@ from starlette.types import ASGIApp
 
 from extender.app import create_app, create_management_app
 from extender.config import ManagementSection, ServerSection
+from extender.errors import ConfigurationError
 from extender.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
+_BACKLOG = 2048
 _START_SECONDS = 30.0
+_START_POLL_SECONDS = 0.005
 
 
 class _Server(uvicorn.Server):
@@ -35,18 +39,11 @@ class _Server(uvicorn.Server):
         """Leave signals to the service."""
         yield
 
-    @property
-    def port(self) -> int:
-        """The port that was bound."""
-        return int(self.servers[0].sockets[0].getsockname()[1])
 
-
-def _server(app: ASGIApp, section: ServerSection | ManagementSection, **settings: object) -> _Server:
+def _server(app: ASGIApp, **settings: object) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            host=section.host,
-            port=section.port,
             http="httptools",
             loop="uvloop",
             ws="none",
@@ -68,37 +65,38 @@ class Serving:
         self._runtime = runtime
         self._server = _server(
             create_app(runtime),
-            section,
             timeout_keep_alive=int(section.keep_alive_seconds),
             timeout_graceful_shutdown=max(1, round(section.grace_seconds)),
-            backlog=2048,
+            backlog=_BACKLOG,
         )
-        self._management = _server(create_management_app(runtime), runtime.configuration.management)
-        self._thread = threading.Thread(target=self._management.run, name="management", daemon=True)
+        self._management = _server(create_management_app(runtime))
+        self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def url(self) -> str:
+        self.url = ""
         """Where the verbs are served."""
-        return f"http://{_reachable(self._server.config.host)}:{self._server.port}"
-
-    @property
-    def management_url(self) -> str:
+        self.management_url = ""
         """Where probes and metrics are served."""
-        return f"http://{_reachable(self._management.config.host)}:{self._management.port}"
 
     async def start(self) -> None:
         """Open both ports.
 
         Raises:
-            SystemExit: a port could not be bound; the log says why.
+            ConfigurationError: one of them cannot be listened on.
         """
+        configuration = self._runtime.configuration
+        with contextlib.ExitStack() as opened:
+            verbs = opened.enter_context(_listen("server", configuration.server))
+            management = opened.enter_context(_listen("management", configuration.management))
+            opened.pop_all()
+        self.url, self.management_url = _url(verbs), _url(management)
+        self._thread = threading.Thread(
+            target=self._management.run, args=([management],), name="management", daemon=True
+        )
         self._thread.start()
-        self._task = asyncio.create_task(self._server.serve(), name="verbs")
-        await _until(lambda: self._management.started or not self._thread.is_alive())
-        await _until(lambda: self._server.started or bool(self._task and self._task.done()))
-        if not (self._management.started and self._server.started):
-            raise SystemExit(1)
+        self._task = asyncio.create_task(self._server.serve([verbs]), name="verbs")
+        async with asyncio.timeout(_START_SECONDS):
+            while not (self._server.started and self._management.started):  # noqa: ASYNC110 - set on another thread
+                await asyncio.sleep(_START_POLL_SECONDS)
 
     async def drain(self, wait_seconds: float) -> None:
         """Become unready, serve on for ``wait_seconds``, then finish what runs and close both ports."""
@@ -108,7 +106,8 @@ class Serving:
         if self._task is not None:
             await self._task
         self._management.should_exit = True
-        await asyncio.to_thread(self._thread.join)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
 
 
 @contextlib.asynccontextmanager
@@ -155,12 +154,18 @@ def _signals(stopped: asyncio.Future[int]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_START_SECONDS):
-        while not condition():  # noqa: ASYNC110 - the condition is set on another thread
-            await asyncio.sleep(0.005)
+def _listen(name: str, section: ServerSection | ManagementSection) -> socket.socket:
+    family = socket.AF_INET6 if ":" in section.host else socket.AF_INET
+    try:
+        return socket.create_server((section.host, section.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{name}: cannot listen on {section.host} port {section.port}: {error.strerror}"
+        ) from error
 
 
-def _reachable(host: str) -> str:
-    """Return an address that reaches a server bound to ``host``."""
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+def _url(listening: socket.socket) -> str:
+    """Return a URL that leads to ``listening`` from this machine."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

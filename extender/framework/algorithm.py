@@ -49,12 +49,14 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     ``nodes`` has one entry a candidate, shape (candidates,), bool; None refuses them all. ``reason`` is the same for
     every node, because kube-scheduler groups equal reasons. ``resolvable`` says whether evicting pods could help
-    (upstream's Unschedulable) or not (UnschedulableAndUnresolvable).
+    (upstream's Unschedulable) or not (UnschedulableAndUnresolvable). With ``error`` these nodes could not be judged
+    (upstream's Error), because something that is in the cluster cannot be; evicting no pod helps then.
     """
 
     nodes: BoolArray | None
     reason: str
     resolvable: bool = True
+    error: bool = False
 
 
 class Args(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias, cast
 
 from extender.errors import SelectorError
@@ -34,7 +34,9 @@ class OwnerSelectors(Cache):
         super().__init__(table)
         self._services: dict[tuple[str, Label], dict[str, Labels]] = {}
         self._places: dict[str, tuple[str, Label]] = {}
-        self._controllers: dict[str, dict[str, LabelSelector | Labels | None]] = {kind.name: {} for kind in _CONTROLLERS}
+        self._controllers: dict[str, dict[str, LabelSelector | Labels | None]] = {
+            kind.name: {} for kind in _CONTROLLERS
+        }
 
     def add(self, kind: Kind, item: Service | Controller) -> None:
         """Note the selector of an object."""
@@ -64,12 +66,25 @@ class OwnerSelectors(Cache):
         read counts for nothing. Source: DefaultSelector of plugins/helper/spread.go, 1.36.
         """
         labels: Labels = {}
-        for selector in self._services_of(pod):
+        for selector in self.services_of(pod).values():
             labels |= selector
         owned = self._controller_selector(pod)
         if isinstance(owned, dict):
             return _EVERYTHING.with_labels(labels | owned)
         return _compile(owned).with_labels(labels)
+
+    def services_of(self, pod: PendingPod) -> dict[str, Labels]:
+        """Return the selectors of the services that lead to ``pod``, by ``namespace/name``; not to be changed.
+
+        Source: GetPodServices of plugins/helper/spread.go, 1.36: a service without a selector leads to no pod.
+        """
+        labels = pod.labels.items()
+        return {
+            name: selector
+            for label in labels
+            for name, selector in self._services.get((pod.namespace, label), {}).items()
+            if selector.items() <= labels
+        }
 
     def dump(self) -> Any:
         """Return the selectors by kind and name."""
@@ -81,14 +96,6 @@ class OwnerSelectors(Cache):
         place = min(places, key=lambda place: len(self._services.get(place, ())))
         self._places[key] = place
         self._services.setdefault(place, {})[key] = selector
-
-    def _services_of(self, pod: PendingPod) -> Iterator[Labels]:
-        """Yield the selectors of the services that lead to the pod."""
-        labels = pod.labels.items()
-        for label in labels:
-            for selector in self._services.get((pod.namespace, label), {}).values():
-                if selector.items() <= labels:
-                    yield selector
 
     def _controller_selector(self, pod: PendingPod) -> LabelSelector | Labels | None:
         """Return the selector of the pod's controller, which for a replication controller is plain labels."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from time import monotonic, perf_counter
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from extender.framework.algorithm import MAX_NODE_SCORE, SKIP, Predicate, Priori
 from extender.framework.candidate import Nodes
 from extender.model.column import BoolArray, IntArray
 from extender.model.pod import PendingPod
+
+_BITS: Final = 8
+"""So many refusals have a bit each in a key of one byte."""
 
 
 class Recorder(Protocol):
@@ -41,10 +45,21 @@ class Outcome:
     reasons: tuple[str, ...]
     resolvable: bool
     algorithm: str
+    error: bool = False
+    """Whether the algorithm could not judge these candidates."""
+
+    @classmethod
+    def of(cls, refusals: Sequence[Refusal], algorithm: str) -> Outcome:
+        """Return what all these refusals together mean for the candidates that they name."""
+        reasons = tuple(dict.fromkeys(refusal.reason for refusal in refusals))
+        error = any(refusal.error for refusal in refusals)
+        return cls(reasons, not error and all(refusal.resolvable for refusal in refusals), algorithm, error)
 
     @property
     def code(self) -> str:
         """Upstream's name for the kind of refusal."""
+        if self.error:
+            return "Error"
         return "Unschedulable" if self.resolvable else "UnschedulableAndUnresolvable"
 
     @property
@@ -212,32 +227,46 @@ def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str, first:
         _check_refusal(algorithm, refusal, candidates)
     if len(kept) == 1:
         only = kept[0]
-        outcome = Outcome((only.reason,), only.resolvable, algorithm)
+        outcome = Outcome.of(kept, algorithm)
         if only.nodes is None:
             return Filtered(np.full(candidates, first + 1, np.int64), [outcome])
         codes = only.nodes * np.int64(first + 1)
         return Filtered(codes, [outcome] if codes.any() else [])
-    patterns, inverse = _patterns(kept, candidates)
+    keys, named_by_key = _group(kept, candidates)
     outcomes: list[Outcome] = []
-    code_of_pattern = np.zeros(len(patterns), np.int64)
-    for place, pattern in enumerate(patterns):
-        if pattern.any():
-            named = [refusal for refusal, member in zip(kept, pattern.tolist(), strict=True) if member]
-            reasons = tuple(dict.fromkeys(refusal.reason for refusal in named))
-            outcomes.append(Outcome(reasons, all(refusal.resolvable for refusal in named), algorithm))
-            code_of_pattern[place] = first + len(outcomes)
-    return Filtered(code_of_pattern[inverse], outcomes)
+    codes_by_key = np.zeros(max(named_by_key, default=0) + 1, np.int64)
+    for key, named in named_by_key.items():
+        outcomes.append(Outcome.of(named, algorithm))
+        codes_by_key[key] = first + len(outcomes)
+    return Filtered(codes_by_key.take(keys), outcomes)
 
 
-def _patterns(refusals: list[Refusal], candidates: int) -> tuple[BoolArray, NDArray[np.intp]]:
-    """Return the distinct sets of refusals that candidates have, shape (sets, refusals), and each candidate's set."""
+def _group(refusals: list[Refusal], candidates: int) -> tuple[NDArray[np.intp], dict[int, list[Refusal]]]:
+    """Return a key a candidate, equal for candidates that the same refusals name, and these refusals by key, ascending.
+
+    Keys have shape (candidates,); that of candidates that nothing names is 0 and has no entry.
+    """
+    if len(refusals) > _BITS:
+        return _group_many(refusals, candidates)
+    bits = [1 << place for place in range(_BITS - 1, _BITS - 1 - len(refusals), -1)]
+    packed = np.zeros(candidates, np.uint8)
+    for refusal, bit in zip(refusals, bits, strict=True):
+        packed |= np.uint8(bit) if refusal.nodes is None else refusal.nodes * np.uint8(bit)
+    keys = packed.astype(np.intp)
+    found: list[int] = np.flatnonzero(np.bincount(keys)).tolist()
+    members = {key: [refusal for refusal, bit in zip(refusals, bits, strict=True) if key & bit] for key in found if key}
+    return keys, members
+
+
+def _group_many(refusals: list[Refusal], candidates: int) -> tuple[NDArray[np.intp], dict[int, list[Refusal]]]:
+    """Do the same for more refusals than a byte has bits: the keys number the distinct sets, in the same order."""
     masks: BoolArray = np.empty((candidates, len(refusals)), np.bool_)
     for place, refusal in enumerate(refusals):
         masks[:, place] = True if refusal.nodes is None else refusal.nodes
     packed = np.packbits(masks, axis=1)
-    keys = packed.view(f"V{packed.shape[1]}").ravel() if packed.shape[1] > 1 else packed.ravel()
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    return masks[first], inverse
+    _, places, keys = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    members = {key: list(compress(refusals, named)) for key, named in enumerate(masks[places].tolist()) if any(named)}
+    return keys, members
 
 
 def _check_refusal(algorithm: str, refusal: Refusal, candidates: int) -> None:

@@ -15,6 +15,7 @@ from extender.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
 )
 from extender.model.workload import (
     Namespace,
@@ -63,6 +64,9 @@ STORAGE_CLASSES = Kind("storageclasses", "StorageClass", StorageClass, group="st
 CSI_NODES = Kind("csinodes", "CSINode", CSINode, group="storage.k8s.io", namespaced=False)
 CSI_DRIVERS = Kind("csidrivers", "CSIDriver", CSIDriver, group="storage.k8s.io", namespaced=False)
 CSI_STORAGE_CAPACITIES = Kind("csistoragecapacities", "CSIStorageCapacity", CSIStorageCapacity, group="storage.k8s.io")
+VOLUME_ATTACHMENTS = Kind(
+    "volumeattachments", "VolumeAttachment", VolumeAttachment, group="storage.k8s.io", namespaced=False
+)
 
 KINDS = (
     NODES,
@@ -79,6 +83,7 @@ KINDS = (
     CSI_NODES,
     CSI_DRIVERS,
     CSI_STORAGE_CAPACITIES,
+    VOLUME_ATTACHMENTS,
 )
 """Every kind that an algorithm can watch without declaring it itself."""
 

@@ -172,6 +172,7 @@ class ClaimSpec(KubernetesObject):
     storage_class_name: str | None = None
     volume_name: str | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class ClaimTemplate(KubernetesObject):
@@ -193,6 +194,7 @@ class DiskSource(KubernetesObject):
     volume_id: str | None = msgspec.field(name="volumeID", default=None)
     disk_name: str | None = None
     disk_uri: str | None = msgspec.field(name="diskURI", default=None)
+    kind: str | None = None
     target_portal: str | None = None
     iqn: str | None = None
     lun: int | None = None
@@ -210,8 +212,14 @@ class CsiSource(KubernetesObject):
     read_only: bool | None = None
 
 
+class ImageSource(KubernetesObject):
+    """An image whose files are a volume."""
+
+    reference: str | None = None
+
+
 class Volume(KubernetesObject):
-    """A volume of a pod; only sources that can restrict placement are kept."""
+    """A volume of a pod; only sources that matter for placement are kept."""
 
     name: str | None = None
     persistent_volume_claim: ClaimSource | None = None
@@ -222,7 +230,9 @@ class Volume(KubernetesObject):
     iscsi: DiskSource | None = None
     rbd: DiskSource | None = None
     cinder: DiskSource | None = None
+    portworx_volume: DiskSource | None = None
     csi: CsiSource | None = None
+    image: ImageSource | None = None
 
 
 # --- pods ------------------------------------------------------------------------------------------------------------

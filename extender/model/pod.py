@@ -183,8 +183,8 @@ def _shape_source(pod: Pod) -> tuple[object, ...]:
 
 
 def restricting_volumes(spec: PodSpec) -> tuple[Volume, ...]:
-    """Return the volumes of a pod that can restrict placement, which are those with a source that is decoded."""
-    return tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
+    """Return the volumes of a pod that can restrict placement: those with a source that is decoded and is no image."""
+    return tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name, image=volume.image))
 
 
 def _seconds(timestamp: str | None) -> int:

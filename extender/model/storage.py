@@ -53,11 +53,13 @@ class PersistentVolumeSpec(KubernetesObject):
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     csi: CsiSource | None = None
     gce_persistent_disk: DiskSource | None = None
     aws_elastic_block_store: DiskSource | None = None
     azure_disk: DiskSource | None = None
     cinder: DiskSource | None = None
+    portworx_volume: DiskSource | None = None
 
 
 class PersistentVolumeStatus(KubernetesObject):
@@ -145,3 +147,24 @@ class CSIStorageCapacity(KubernetesObject):
     storage_class_name: str | None = None
     capacity: str | int | float | None = None
     maximum_volume_size: str | int | float | None = None
+
+
+class VolumeAttachmentSource(KubernetesObject):
+    """What is attached."""
+
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(KubernetesObject):
+    """Which driver attaches a volume to which node."""
+
+    attacher: str | None = None
+    node_name: str | None = None
+    source: VolumeAttachmentSource | None = None
+
+
+class VolumeAttachment(KubernetesObject):
+    """A volume that is attached to a node, or about to be, whether or not a pod uses it."""
+
+    metadata: ObjectMeta | None = None
+    spec: VolumeAttachmentSpec | None = None

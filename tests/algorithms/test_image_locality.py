@@ -16,11 +16,12 @@ def node(name, images=None):
     return make_node(name, images=images or {})
 
 
-def pod(*images, init=()):
+def pod(*images, init=(), volumes=()):
     return make_pod(
         "p",
         containers=[{"name": f"c{place}", "image": image} for place, image in enumerate(images)],
         initContainers=[{"name": f"i{place}", "image": image} for place, image in enumerate(init)],
+        volumes=[{"name": f"v{place}", "image": {"reference": image}} for place, image in enumerate(volumes)],
     )
 
 
@@ -43,6 +44,10 @@ NODES = [
         pytest.param(pod("app:v1", "db"), [0, 0, 74, 11], id="images add up, and the upper threshold with them"),
         pytest.param(pod("app:v1", "app:v1"), [0, 1, 100, 0], id="an image used twice counts twice"),
         pytest.param(pod("app:v1", init=["db"]), [0, 0, 74, 11], id="init containers count like all others"),
+        pytest.param(
+            pod("app:v1", volumes=["db"]), [0, 0, 100, 23], id="volumes count too, but do not raise the upper threshold"
+        ),
+        pytest.param(pod("app:v2", volumes=["db", "db"]), [0, 0, 100, 48], id="as often as they are mounted"),
         pytest.param(pod("registry:5000/tool"), [0, 0, 0, 100], id="the port of a registry is no tag"),
         pytest.param(pod("app:v2"), [0, 0, 0, 0], id="another tag is another image"),
         pytest.param(pod(), [0, 0, 0, 0], id="a pod without containers scores nothing"),
@@ -57,6 +62,12 @@ def test_score(pod, scores):
 def test_the_spread_is_over_all_nodes_and_not_over_the_candidates():
     found = Lab(NODES).score(ImageLocality, pod("db"), nodes=["other"])
     assert found.raw == {"other": 23}
+
+
+def test_a_volume_of_an_image_is_not_kept_of_placed_pods():
+    placed = make_pod("p", node="none", volumes=["claim", {"name": "files", "image": {"reference": "db"}}])
+    (info,) = Lab([placed]).mirror.pods.values()
+    assert [volume.name for volume in info.volumes] == ["claim"]
 
 
 def test_the_share_is_taken_in_floating_point_and_cut_off():

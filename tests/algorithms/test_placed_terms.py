@@ -57,6 +57,7 @@ LABELS = st.dictionaries(KEYS, VALUES)
 SELECTORS = st.one_of(
     st.none(),
     st.just({}),
+    st.builds(lambda value: {"matchLabels": {"x": value}}, VALUES),
     st.builds(lambda labels: {"matchLabels": labels}, LABELS),
     st.builds(
         lambda found: {"matchExpressions": found},
@@ -91,6 +92,13 @@ EVENTS = st.lists(
     st.tuples(st.sampled_from(["apply", "apply", "apply", "delete"]), NODES | PODS | PODS | SPACE_OBJECTS), max_size=30
 )
 INCOMING = st.builds(pod, st.just("incoming"), st.none(), LABELS, st.sampled_from(["n", "m"]), BOTH_GROUPS)
+START = [
+    *(namespace(name, {"x": value}) for name, value in (("n", "1"), ("m", "2"))),
+    make_node("a", labels={"zone": "1", "rack": "1"}),
+    make_node("b", labels={"zone": "2", "rack": "1"}),
+    make_node("c", labels={"zone": "2"}),
+    *(pod(f"on-{on}", on, {"x": value}, "n", (([], []), ([], []))) for on, value in (("a", "1"), ("b", "2"))),
+]
 
 
 @settings(deadline=None)
@@ -133,12 +141,12 @@ def test_pods_of_one_owner_share_a_term_and_a_term_said_twice_counts_twice():
         pytest.param({"ignorePreferredTermsOfExistingPods": True}, id="without preferences of placed pods"),
     ],
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(before=EVENTS, after=EVENTS, incoming=INCOMING)
 def test_answers_agree_with_the_rules_spelled_out(args, before, after, incoming):
     lab, rules = Lab(), Rules()
     lab.filter(InterPodAffinity, incoming)
-    for events in (before, after):
+    for events in ([("apply", item) for item in START], before, after):
         for verb, item in events:
             getattr(lab, verb)(item)
             getattr(rules, verb)(item)
@@ -181,14 +189,12 @@ class Rules:
                 pair = self._domain(node, each["topologyKey"])
                 if pair:
                     domains[pair] = domains.get(pair, 0) + weight
-        return (
-            domains
-            and {
-                node["metadata"]["name"]: sum(domains.get(pair, 0) for pair in node["metadata"]["labels"].items())
-                for node in self._all("Node")
-            }
-            or None
-        )
+        if not domains:
+            return None
+        return {
+            node["metadata"]["name"]: sum(domains.get(pair, 0) for pair in node["metadata"]["labels"].items())
+            for node in self._all("Node")
+        }
 
     def _refusal(self, incoming, node):
         near, far = required(incoming, "podAffinity"), required(incoming, "podAntiAffinity")

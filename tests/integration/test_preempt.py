@@ -153,7 +153,8 @@ def test_host_ports_of_victims_become_free() -> None:
     bench = Bench([make_node("a")], [victim])
     pod = make_pod("vip", ports=[8080])
     assert bench.preempt(pod, {"a": ([victim], 0)}) == {"a": Victims([victim], 0)}
-    other = running("other", "a", "1", ports=[8080, 9090])  # as important as the pod itself
+    other = running("other", "a", "1", ports=[9090])  # as important as the pod itself
+    pod = make_pod("vip", ports=[8080, 9090])
     assert Bench([make_node("a")], [victim, other]).preempt(pod, {"a": ([victim], 0)}) == {}
 
 

@@ -1,0 +1,249 @@
+"""Persistent volumes that wait for a claim, and those that are kept for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from extender.errors import QuantityError
+from extender.framework.cache import Cache
+from extender.framework.reach import Reach, Terms, Thing, compile_terms, select_rows_of_terms
+from extender.model.claim import claim_key, class_name, offered_bytes, requested_bytes
+from extender.model.column import BoolArray, IntArray
+from extender.model.kind import PERSISTENT_VOLUMES, Kind, object_key
+from extender.model.object import ClaimSpec, ObjectMeta
+from extender.model.selector import LabelMatcher, compile_label_selector
+from extender.model.storage import (
+    ClaimReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    PersistentVolumeStatus,
+)
+from extender.model.table import NodeTable
+
+_NOTHING: Final = -1
+_NO_SIZE: Final = np.iinfo(np.int64).max
+
+
+class VolumeForm(NamedTuple):
+    """What of a volume decides, besides its size and place, whether it suits a claim."""
+
+    mode: str
+    attributes_class: str
+    access_modes: frozenset[str]
+    labels: tuple[tuple[str, str], ...]
+
+
+class FreeVolumes(Cache):
+    """Volumes without a claim by class, those that look alike together, and others by the claim they are kept for."""
+
+    kinds = (PERSISTENT_VOLUMES,)
+
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
+        self._free: dict[str, Reach[VolumeForm]] = {}
+        self._kept: dict[str, tuple[PersistentVolume, ...]] = {}
+
+    def add(self, kind: Kind, item: PersistentVolume) -> None:  # noqa: ARG002 - there is one kind
+        """Note a volume, unless it is being deleted."""
+        claim, thing = _claim_of(item), _read(item)
+        if claim:
+            self._kept[claim] = tuple(sorted((*self._kept.get(claim, ()), item), key=_name))
+        elif thing is not None:
+            self._free.setdefault(class_name(item), Reach(self.table)).add(thing)
+
+    def remove(self, kind: Kind, item: PersistentVolume) -> None:  # noqa: ARG002
+        """Undo ``add``."""
+        claim, thing = _claim_of(item), _read(item)
+        if claim:
+            left = tuple(each for each in self._kept[claim] if _name(each) != _name(item))
+            if left:
+                self._kept[claim] = left
+            else:
+                del self._kept[claim]
+        elif thing is not None:
+            reach = self._free[class_name(item)]
+            reach.remove(thing)
+            if not len(reach):
+                del self._free[class_name(item)]
+
+    def free(self, class_name: str) -> Reach[VolumeForm] | None:
+        """Return the volumes of a class that have no claim, by size in bytes; None where there are none."""
+        return self._free.get(class_name)
+
+    def kept(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """Return the volumes that are bound to the claim or kept for it, by name."""
+        meta = claim.metadata or ObjectMeta()
+        return [
+            volume
+            for volume in self._kept.get(object_key(meta), ())
+            if _reference(volume).uid in (None, "", meta.uid) and class_name(volume) == class_name(claim)
+        ]
+
+    def dump(self) -> Any:
+        """Return the free volumes by class, and the names of the others by the claim they are kept for."""
+        return {
+            "free": {
+                name: {thing: int(reach.counts[slot]) for slot, thing in reach.occupied()}
+                for name, reach in self._free.items()
+            },
+            "kept": {claim: list(volumes) for claim, volumes in self._kept.items()},
+        }
+
+
+class VolumeChoice:
+    """Chooses, for the claims of one pod one after the other, a volume on each row.
+
+    A volume that an earlier claim has on a row is not given to a later one there. Source: FindMatchingVolume of
+    component-helpers ``storage/volume``, 1.36; of volumes of one size upstream takes any.
+    """
+
+    def __init__(self, volumes: FreeVolumes) -> None:
+        self._volumes = volumes
+        self._capacity = volumes.table.capacity
+        self._codes: dict[str, int] = {}
+        self._chosen: list[tuple[str, IntArray]] = []
+
+    def choose(self, claim: PersistentVolumeClaim) -> BoolArray:
+        """Return on which rows there is a volume for the claim; shape (capacity,).
+
+        Raises:
+            SelectorError: the claim's selector cannot be read.
+            QuantityError: the claim's size cannot be read.
+        """
+        wanted = _Wanted.by(claim)
+        found: IntArray = np.full(self._capacity, _NOTHING)
+        open_rows: BoolArray = np.ones(self._capacity, np.bool_)
+        for volume in self._volumes.kept(claim):
+            if wanted.suits(volume):
+                code = self._codes.setdefault(_name(volume), _NOTHING - 1 - len(self._codes))
+                offered = open_rows & (self._taken(wanted.class_name, code) == 0)
+                found[offered & select_rows_of_terms(self._volumes.table, _terms(volume))] = code
+                open_rows &= ~offered
+        reach = self._volumes.free(wanted.class_name)
+        if reach is not None and open_rows.any():
+            found[open_rows] = self._smallest(reach, wanted)[open_rows]
+        self._chosen.append((wanted.class_name, found))
+        matched: BoolArray = found != _NOTHING
+        return matched
+
+    def _smallest(self, reach: Reach[VolumeForm], wanted: _Wanted) -> IntArray:
+        """Return the slot of the smallest volume that is large enough on each row; shape (capacity,)."""
+        forms = np.fromiter((form is not None and wanted.accepts(form) for form in reach.kinds.values), np.bool_)
+        usable = forms[reach.kinds.codes] & (reach.numbers >= wanted.size_bytes)
+        sizes: IntArray = np.full(self._capacity, _NO_SIZE)
+        found: IntArray = np.full(self._capacity, _NOTHING)
+        rows, slots = reach.pairs()
+        keep = usable[slots]
+        rows, slots = rows[keep], slots[keep]
+        left = self._taken(wanted.class_name, slots, rows) < reach.counts[slots]
+        rows, slots = rows[left], slots[left]
+        np.minimum.at(sizes, rows, reach.numbers[slots])
+        best = reach.numbers[slots] == sizes[rows]
+        found[rows[best]] = slots[best]
+        columns = reach.columns()
+        for slot in sorted((slot for slot in columns if usable[slot]), key=lambda slot: (reach.numbers[slot], slot)):
+            size = reach.numbers[slot]
+            better = columns[slot] & (sizes > size)
+            better &= self._taken(wanted.class_name, slot) < reach.counts[slot]
+            sizes[better], found[better] = size, slot
+            if bool((sizes <= size)[self._volumes.table.present].all()):
+                break
+        return found
+
+    def _taken(self, class_name: str, code: int | IntArray, rows: IntArray | slice = slice(None)) -> IntArray:
+        """Return how many earlier claims have that volume on each of ``rows``."""
+        taken: IntArray = np.zeros(self._capacity, np.int64)[rows]
+        for name, chosen in self._chosen:
+            if name == class_name:
+                taken += chosen[rows] == code
+        return taken
+
+
+class _Wanted(NamedTuple):
+    """What a claim asks of a volume."""
+
+    class_name: str
+    size_bytes: int
+    mode: str
+    attributes_class: str
+    access_modes: frozenset[str]
+    labels: LabelMatcher | None
+
+    @classmethod
+    def by(cls, claim: PersistentVolumeClaim) -> _Wanted:
+        spec = claim.spec or ClaimSpec()
+        return cls(
+            class_name(claim),
+            requested_bytes(claim) or 0,
+            _mode(spec),
+            spec.volume_attributes_class_name or "",
+            frozenset(spec.access_modes or ()),
+            compile_label_selector(spec.selector) if spec.selector is not None else None,
+        )
+
+    def suits(self, volume: PersistentVolume) -> bool:
+        """Say whether a volume that is kept for the claim can be bound to it."""
+        spec = volume.spec or PersistentVolumeSpec()
+        return (
+            offered_bytes(volume) >= self.size_bytes
+            and _mode(spec) == self.mode
+            and (spec.volume_attributes_class_name or "") == self.attributes_class
+        )
+
+    def accepts(self, form: VolumeForm) -> bool:
+        """Say whether a volume of that form can be bound to the claim."""
+        return (
+            form.mode == self.mode
+            and form.attributes_class == self.attributes_class
+            and form.access_modes >= self.access_modes
+            and (self.labels is None or self.labels.matches(dict(form.labels)))
+        )
+
+
+def _claim_of(volume: PersistentVolume) -> str:
+    """Return the key of the claim that a volume is kept for; empty where it is for any, or being deleted."""
+    reference = volume.spec.claim_ref if volume.spec else None
+    if reference is None or (volume.metadata or ObjectMeta()).deletion_timestamp is not None:
+        return ""
+    return claim_key(reference.namespace or "", reference.name or "")
+
+
+def _read(volume: PersistentVolume) -> Thing[VolumeForm] | None:
+    """Return a volume that a claim could have, or None for all others."""
+    meta, spec = volume.metadata or ObjectMeta(), volume.spec or PersistentVolumeSpec()
+    phase = (volume.status or PersistentVolumeStatus()).phase
+    if spec.claim_ref is not None or meta.deletion_timestamp is not None or phase != "Available":
+        return None
+    try:
+        size = offered_bytes(volume)
+    except QuantityError:
+        return None
+    labels: Mapping[str, str] = meta.labels or {}
+    form = VolumeForm(
+        _mode(spec),
+        spec.volume_attributes_class_name or "",
+        frozenset(spec.access_modes or ()),
+        tuple(sorted(labels.items())),
+    )
+    return Thing(form, _terms(volume), size)
+
+
+def _terms(volume: PersistentVolume) -> Terms:
+    affinity = volume.spec.node_affinity if volume.spec else None
+    return compile_terms(affinity.required if affinity else None)
+
+
+def _mode(spec: ClaimSpec | PersistentVolumeSpec) -> str:
+    return "Filesystem" if spec.volume_mode is None else spec.volume_mode
+
+
+def _reference(volume: PersistentVolume) -> ClaimReference:
+    return (volume.spec or PersistentVolumeSpec()).claim_ref or ClaimReference()
+
+
+def _name(volume: PersistentVolume) -> str:
+    return (volume.metadata or ObjectMeta()).name or ""

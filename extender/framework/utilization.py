@@ -1,0 +1,101 @@
+"""How scores judge the use of resources: by a shape, and by the mean over resources of different weight.
+
+Source of the formulas: plugins/noderesources/requested_to_capacity_ratio.go and plugins/helper/shape_score.go of 1.36;
+of the rules for arguments: apis/config/validation of 1.36.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Final
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from extender.framework.algorithm import MAX_NODE_SCORE, Args
+from extender.framework.resource import Share
+from extender.model.column import BoolArray, IntArray
+
+MAX_SHAPE_SCORE: Final = 10
+"""The best score that a point of a shape can have (source: config.MaxCustomPriorityScore)."""
+
+SHAPE_SCORE: Final = MAX_NODE_SCORE // MAX_SHAPE_SCORE
+"""What one of its points of score is worth."""
+
+
+class ShapePoint(Args):
+    """The score, 0 to 10, of a resource that is used to ``utilization`` percent."""
+
+    utilization: Annotated[int, Field(ge=0, le=100)]
+    score: Annotated[int, Field(ge=0, le=MAX_SHAPE_SCORE)]
+
+
+class UtilizationShape(Args):
+    """A broken line from utilization to score, level before its first point and after its last."""
+
+    shape: tuple[ShapePoint, ...]
+
+    @field_validator("shape")
+    @classmethod
+    def _ascending(cls, value: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
+        utilizations = [point.utilization for point in value]
+        if not utilizations:
+            raise ValueError("must have at least one point")
+        if sorted(set(utilizations)) != utilizations:
+            raise ValueError("utilization must increase from point to point")
+        return value
+
+    @cached_property
+    def scores(self) -> IntArray:
+        """The score, 0 to 100, of each whole percent; shape (101,). What rises or falls is truncated to an integer."""
+        line: IntArray = np.empty(101, np.int64)
+        line[: self.shape[0].utilization + 1] = self.shape[0].score * SHAPE_SCORE
+        for left, right in pairwise(self.shape):
+            percents, rise = right.utilization - left.utilization, (right.score - left.score) * SHAPE_SCORE
+            change = np.trunc(np.arange(percents + 1) * rise / percents).astype(np.int64)
+            line[left.utilization : right.utilization + 1] = left.score * SHAPE_SCORE + change
+        line[self.shape[-1].utilization :] = self.shape[-1].score * SHAPE_SCORE
+        return line
+
+    def rate(self, share: Share) -> tuple[IntArray, BoolArray]:
+        """Return the score of one resource, 0 to 100, and where it counts at all; shapes (candidates,).
+
+        It counts for nothing on nodes that do not have it, and where its score is 0.
+        """
+        scores = self.scores[measure_percents(share)] * (share.allocatable != 0)
+        return scores, scores > 0
+
+
+def measure_percents(share: Share) -> IntArray:
+    """Return how much of a resource would be in use with the pod, 0 to 100, truncated; shape (candidates,)."""
+    used: IntArray = np.minimum(share.requested + share.asked, share.allocatable)
+    return used * 100 // np.maximum(share.allocatable, 1)
+
+
+class WeightedMean:
+    """Takes the scores of one resource after another; the mean is over those that count on a node, 0 where none does.
+
+    Scores have shape (candidates,), int64.
+    """
+
+    def __init__(self, candidates: int) -> None:
+        self._total: IntArray = np.zeros(candidates, np.int64)
+        self._weights: IntArray | int = 0
+
+    def add(self, scores: IntArray, counts: BoolArray, weight: int) -> None:
+        """Take the scores of a resource; they must be 0 where ``counts``, shape (candidates,), is false."""
+        self._total += scores * weight
+        self._weights = self._weights + (weight if counts.all() else counts * weight)
+
+    def truncate(self) -> IntArray:
+        """Return the mean, without its fraction."""
+        return self._total // self._divisor
+
+    def round(self) -> IntArray:
+        """Return the mean to the nearest integer, halves upwards."""
+        return (2 * self._total + self._divisor) // (2 * self._divisor)
+
+    @property
+    def _divisor(self) -> IntArray:
+        return np.maximum(self._weights, 1)

@@ -1,0 +1,189 @@
+"""The service as a process of its own: how it starts, and how it stops without losing a request."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import yaml
+
+from extender.testing import make_node, make_pod
+
+CASE = json.loads((Path(__file__).parents[1] / "data" / "cases" / "B48-shutdown.json").read_text())
+PATIENCE_SECONDS = 20.0
+BODY = json.dumps({"Pod": make_pod("p"), "NodeNames": ["n1"]}).encode()
+HEAD = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+
+
+SERVE = (sys.executable, "-m", "extender", "serve")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a service that is expected to end by itself."""
+    return subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+
+
+class Process:
+    """A running service; ``lines`` are the fields of its log."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.child = subprocess.Popen([*SERVE, *arguments], stderr=subprocess.PIPE, text=True)
+        self.lines: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.child.stderr is not None
+        for line in self.child.stderr:
+            with contextlib.suppress(ValueError):
+                self.lines.append(json.loads(line))
+
+    def logged(self, message: str) -> dict[str, Any] | None:
+        return next((line for line in list(self.lines) if line["message"] == message), None)
+
+    def close(self) -> None:
+        self.child.kill()
+        self.child.wait()
+        self._reader.join()
+        assert self.child.stderr is not None
+        self.child.stderr.close()
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    late = time.monotonic() + PATIENCE_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < late, "did not come about in time"
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Process]:
+    """A service over a cluster of one node that is ready; the test's parameter are further settings."""
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(yaml.safe_dump(make_node("n1")))
+    addresses = [f"{section}.{key}" for section in ("server", "management") for key in ("host=127.0.0.1", "port=0")]
+    settings = [*addresses, *getattr(request, "param", ())]
+    running = Process("--cluster", str(cluster), *(f"--set={setting}" for setting in settings))
+    try:
+        until(lambda: running.logged("synced"))
+        yield running
+    finally:
+        running.close()
+
+
+def connect(url: str) -> socket.socket:
+    target = urlsplit(url)
+    return socket.create_connection((target.hostname, target.port), timeout=PATIENCE_SECONDS)
+
+
+def is_refused(url: str) -> bool:
+    try:
+        connect(url).close()
+    except ConnectionError:
+        return True
+    return False
+
+
+def read_answer(opened: socket.socket) -> tuple[bytes, Any]:
+    """The status line and the body of the next answer."""
+    stream = opened.makefile("rb")
+    status, length = stream.readline(), 0
+    while (line := stream.readline()) != b"\r\n":
+        name, _, value = line.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    return status.strip(), json.loads(stream.read(length))
+
+
+LEISURELY = ("server.drainSeconds=1.5", "server.bodyTimeoutSeconds=30", "server.deadlineSeconds=30")
+
+
+@pytest.mark.parametrize("process", [LEISURELY], indirect=True)
+def test_b48_no_request_is_lost_on_sigterm(process: Process) -> None:
+    serving = process.logged("serving")
+    assert serving is not None
+    assert str(CASE["steps"][0]["do"]).startswith("SIGTERM while 20 requests run and 40 idle")
+    with contextlib.ExitStack() as stack:
+        busy = [stack.enter_context(connect(serving["verbs"])) for _ in range(20)]
+        idle = [stack.enter_context(connect(serving["verbs"])) for _ in range(40)]
+        for opened in busy:
+            opened.sendall(HEAD + BODY[:40])
+        for opened in idle:
+            opened.sendall(HEAD + BODY)
+            assert read_answer(opened)[0] == b"HTTP/1.1 200 OK"
+
+        process.child.send_signal(signal.SIGTERM)
+        ready = until(lambda: _not_ready(f"{serving['management']}/readyz"))
+        assert "[-]shutdown failed: stopping" in ready
+        assert httpx.get(f"{serving['management']}/livez").text == "ok"
+        for opened in (stack.enter_context(connect(serving["verbs"])), *idle[:5]):
+            opened.sendall(HEAD + BODY)
+            assert read_answer(opened)[1]["NodeNames"] == ["n1"]
+
+        until(lambda: is_refused(serving["verbs"]))
+        for opened in busy:
+            opened.sendall(BODY[40:])
+        for opened in busy:
+            status, answer = read_answer(opened)
+            assert (status, answer["NodeNames"]) == (b"HTTP/1.1 200 OK", ["n1"])
+        assert [opened.recv(1) for opened in idle] == [b""] * len(idle)  # closed in good order
+    assert process.child.wait(PATIENCE_SECONDS) == 0
+    assert until(lambda: process.logged("stopped"))
+
+
+@pytest.mark.parametrize("process", [LEISURELY], indirect=True)
+def test_a_second_signal_ends_it_at_once(process: Process) -> None:
+    serving = process.logged("serving")
+    assert serving is not None
+    with connect(serving["verbs"]) as busy:
+        busy.sendall(HEAD + BODY[:40])
+        process.child.send_signal(signal.SIGTERM)
+        until(lambda: process.logged("stopping"))
+        process.child.send_signal(signal.SIGINT)
+        assert process.child.wait(PATIENCE_SECONDS) == 128 + signal.SIGINT
+    assert process.logged("stopped") is None
+
+
+@pytest.mark.parametrize("process", [("server.drainSeconds=3600",)], indirect=True)
+def test_an_interrupt_from_the_keyboard_does_not_wait(process: Process) -> None:
+    process.child.send_signal(signal.SIGINT)
+    assert process.child.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.parametrize("section", ["server", "management"])
+def test_a_port_that_is_taken_is_named(tmp_path: Path, section: str) -> None:
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(make_node("n1")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = {"server": 0, "management": 0, section: taken.getsockname()[1]}
+        settings = [f"--set={name}.{key}" for name, port in ports.items() for key in ("host=127.0.0.1", f"port={port}")]
+        done = run("--cluster", str(tmp_path / "cluster.yaml"), *settings)
+    assert done.returncode == 2
+    reason = f"error: {section}: cannot listen on 127.0.0.1 port {ports[section]}: Address already in use"
+    assert done.stderr.splitlines()[-1].startswith(reason)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_that_cannot_be_used_is_told_line_by_line() -> None:
+    done = run("--set=server.port=-1", "--set=server.speed=1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: server.port: must be >= 0, got -1",
+        "error: server.speed: unknown key; remove it or correct its spelling",
+    ]
+
+
+def _not_ready(url: str) -> str:
+    response = httpx.get(url)
+    return response.text if response.status_code == 503 else ""
