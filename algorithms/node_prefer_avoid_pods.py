@@ -80,6 +80,7 @@ class AvoidedControllers(Cache):
 class NodePreferAvoidPods(Priority):
     """Scores 0 for nodes that ask the pod's replication controller or replica set to stay away, 100 for all others."""
 
+    default_weight = 10_000
     avoided = uses(AvoidedControllers)
 
     def prioritize(self, pod: PendingPod, nodes: Nodes) -> IntArray:

@@ -7,12 +7,16 @@ import sys
 import typer
 
 from extender.cli.conformance import conformance
+from extender.cli.doctor import doctor
+from extender.cli.register import register
 from extender.cli.serve import serve
 from extender.errors import ExtenderError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(serve)
 app.command()(conformance)
+app.command()(register)
+app.command()(doctor)
 
 
 @app.callback()

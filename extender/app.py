@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import monotonic, perf_counter
@@ -14,9 +16,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from extender import schema, wire
+from extender import journal, schema, wire
+from extender.access import AccessReviewer, Guard
 from extender.config import ServerSection
-from extender.errors import DISCIPLINE, BodyTimeout, BodyTooLarge, Channel, ExtenderError, reply_status
+from extender.errors import (
+    DISCIPLINE,
+    AlgorithmError,
+    BodyTimeout,
+    BodyTooLarge,
+    Channel,
+    ExtenderError,
+    SubjectNotAllowed,
+    reply_status,
+)
+from extender.protocol import client_names
 from extender.runtime import Runtime
 from extender.verbs import filter as filter_verb
 from extender.verbs import preempt as preempt_verb
@@ -27,6 +40,9 @@ _log = logging.getLogger(__name__)
 JSON = "application/json"
 VERBS = tuple(DISCIPLINE)
 _CLIENT_CLOSED = 499
+_PLAIN_ID = re.compile(r"[!-~]{1,128}")
+_RUN = os.urandom(3).hex()
+_numbers = itertools.count(1)
 
 Answer = Callable[[bytes, float], Awaitable[bytes]]
 Checks = Callable[[], Iterable[tuple[str, str]]]
@@ -82,30 +98,71 @@ class _Endpoint:
 
     def __init__(self, runtime: Runtime, verb: str, answer: Answer) -> None:
         self._metrics = runtime.metrics
+        self._in_flight = runtime.metrics.in_flight(verb)
+        self._tracing = runtime.tracing
+        self._slow_seconds = runtime.configuration.log.slow_request_seconds or float("inf")
         self._limits = runtime.configuration.server
+        self._allowed = frozenset(self._limits.tls.allowed_subjects)
         self._verb = verb
         self._answer = answer
 
     async def __call__(self, request: Request) -> Response:
         arrived = monotonic()
-        start, body, result, headers = perf_counter(), b"", "ok", {}
+        entry = journal.open_entry(self._verb, _identity(request))
+        start, result, problem, headers = perf_counter(), "ok", None, {"X-Request-Id": entry.identity}
+        self._in_flight.inc()
         try:
+            self._check_subject(request.scope)
             body = await read_body(request, self._limits)
+            entry.body_bytes = len(body)
+            entry.enter("decode")
             start = perf_counter()
             reply, status = await self._answer(body, arrived + self._limits.deadline_seconds), 200
         except ClientDisconnect:
             reply, status, result = b"", _CLIENT_CLOSED, "ClientDisconnect"
         except ExtenderError as error:
-            reply, status, result = _failure(self._verb, error), reply_status(self._verb, error), type(error).__name__
+            problem, result = error, type(error).__name__
+            reply, status = _failure(self._verb, error), reply_status(self._verb, error)
             if isinstance(error, BodyTimeout):
                 headers["Connection"] = "close"
-            _log.warning("request failed", extra={"verb": self._verb, "result": result, "error": str(error)})
         except Exception as error:
-            _log.exception("request failed unexpectedly", extra={"verb": self._verb})
+            problem, result = error, "InternalError"
             wrapped = ExtenderError(f"internal error: {type(error).__name__}; the log of the extender says more")
-            reply, status, result = _failure(self._verb, wrapped), reply_status(self._verb, wrapped), "InternalError"
-        self._metrics.verb(self._verb, result, perf_counter() - start, len(body))
+            reply, status = _failure(self._verb, wrapped), reply_status(self._verb, wrapped)
+        finally:
+            self._in_flight.dec()
+        entry.close()
+        self._metrics.verb(self._verb, result, perf_counter() - start, entry.body_bytes)
+        self._report(entry, result, problem, request)
         return Response(reply, status, headers, JSON)
+
+    def _report(self, entry: journal.Entry, result: str, problem: Exception | None, request: Request) -> None:
+        """Log what failed or was slow, and trace what is to be traced."""
+        if isinstance(problem, ExtenderError):
+            # The traceback of a plug-in is what its author needs; all other texts say enough.
+            cause = problem.__cause__ if isinstance(problem, AlgorithmError) else None
+            fields = {**entry.subject(), "result": result, "error": str(problem)}
+            _log.warning("request failed", extra=fields, exc_info=None if isinstance(cause, ExtenderError) else cause)
+        elif problem is not None:
+            _log.error("request failed unexpectedly", extra=entry.subject(), exc_info=problem)
+        if entry.seconds >= self._slow_seconds:
+            _log.warning("slow request", extra={**entry.subject(), "result": result, **entry.breakdown()})
+        if self._tracing is not None:
+            self._tracing.record(entry, result, request.headers)
+
+    def _check_subject(self, scope: Scope) -> None:
+        """Refuse callers whose certificate has none of the allowed names."""
+        if self._allowed and self._allowed.isdisjoint(names := client_names(scope)):
+            raise SubjectNotAllowed(
+                f"the client certificate of {', '.join(sorted(names)) or 'nobody'} may not call; "
+                "add one of its names to server.tls.allowedSubjects"
+            )
+
+
+def _identity(request: Request) -> str:
+    """Return the id of a request: what its caller calls it, or a number that no other run of the service uses."""
+    given = request.headers.get("x-request-id", "")
+    return given if _PLAIN_ID.fullmatch(given) else f"{_RUN}-{next(_numbers)}"
 
 
 async def read_body(request: Request, limits: ServerSection) -> bytes:
@@ -193,7 +250,10 @@ class NormalizedPath:
 
 
 def create_management_app(runtime: Runtime) -> ASGIApp:
-    """Return the application of the management port; it may run on another thread than the verbs."""
+    """Return the application of the management port; it may run on another thread than the verbs.
+
+    To be called on the event loop of the verbs, which the client of the API server belongs to.
+    """
     app = FastAPI(title="kube-scheduler-extender management", docs_url=None, redoc_url=None, openapi_url=None)
 
     async def metrics() -> Response:
@@ -207,6 +267,8 @@ def create_management_app(runtime: Runtime) -> ASGIApp:
 
     for path, endpoint in (("/metrics", metrics), ("/livez", livez), ("/healthz", livez), ("/readyz", readyz)):
         app.add_api_route(path, endpoint, methods=["GET"], response_class=Response)
+    if runtime.configuration.management.authentication.enabled:
+        return Guard(app, AccessReviewer(runtime.client, asyncio.get_running_loop()))
     return app
 
 

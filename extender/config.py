@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.errors import ConfigurationError
@@ -23,8 +23,11 @@ API_VERSION: Final = "scheduler-extender/v1"
 KIND: Final = "ExtenderConfiguration"
 ENVIRONMENT_PREFIX = "SCHEDULER_EXTENDER_"
 
+_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86400)]
+Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 class _Section(BaseModel):
@@ -49,7 +52,10 @@ class PriorityEntry(AlgorithmEntry):
 
 
 class Predicates(_Section):
-    """Which predicates run, in this order; all default ones where left out. Mandatory ones always run, first."""
+    """Which predicates run, in this order; all default ones where left out.
+
+    Mandatory ones always run, and first where they are not named.
+    """
 
     enabled: list[AlgorithmEntry] | None = None
     disabled: list[str] = []
@@ -69,6 +75,41 @@ class ProfileSection(_Section):
     priorities: Priorities = Priorities()
 
 
+class TlsSection(_Section):
+    """What a port shows of itself; without a certificate it speaks plain HTTP."""
+
+    cert_file: str = ""
+    """The certificate in PEM, those of intermediate authorities after it."""
+    key_file: str = ""
+    """Its key in PEM, without a passphrase."""
+    min_version: Annotated[Literal["1.2", "1.3"], BeforeValidator(str)] = "1.2"
+    reload_seconds: Annotated[float, Field(ge=0.01, le=3600)] = 10.0
+    """How often the files are looked at; new connections get what they hold then."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("certFile and keyFile go together: give both, or neither for plain HTTP")
+        return self
+
+
+class MutualTlsSection(TlsSection):
+    """The same where callers show certificates too."""
+
+    client_ca_file: str = ""
+    """The authorities of those who may call, in PEM; empty lets everyone call."""
+    allowed_subjects: list[Annotated[str, Field(min_length=1)]] = []
+    """Common names, DNS names or URIs, of which a caller's certificate must have one; empty accepts all of that CA."""
+
+    @model_validator(mode="after")
+    def _asked_for(self) -> Self:
+        if self.client_ca_file and not self.cert_file:
+            raise ValueError("clientCaFile needs certFile and keyFile")
+        if self.allowed_subjects and not self.client_ca_file:
+            raise ValueError("allowedSubjects needs clientCaFile: without it nobody shows a certificate")
+        return self
+
+
 class ServerSection(_Section):
     """The port that kube-scheduler calls."""
 
@@ -76,6 +117,13 @@ class ServerSection(_Section):
     port: Port = 8888
     path_prefixes: list[Annotated[str, Field(pattern=r"^/")]] = ["/scheduler"]
     """The verbs answer at ``/filter`` and below each of these, at ``/scheduler/filter``."""
+    tls: MutualTlsSection = MutualTlsSection()
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    """How many may be open on each of the two ports; one more is answered 503 and closed."""
+    max_header_bytes: Annotated[int, Field(ge=1024, le=2**20)] = 65536
+    """How long the head of a request may be, on both ports; a longer one is answered 431."""
+    header_timeout_seconds: Seconds = 10.0
+    """How long a TLS handshake, and then the head of each request, may take to arrive, on both ports."""
     max_body_bytes: Annotated[int, Field(ge=1024, le=4 * 2**30)] = 256 * 2**20
     body_timeout_seconds: Seconds = 4.0
     """How long a request may take to arrive; below kube-scheduler's httpTimeout of 5 s."""
@@ -96,11 +144,30 @@ class ServerSection(_Section):
         return value
 
 
+class AuthenticationSection(_Section):
+    """Who may read the management port; probes are open to everyone."""
+
+    enabled: bool = False
+    """Whether a reader needs a token that the API server accepts, and leave to ``get`` the path."""
+
+
 class ManagementSection(_Section):
     """The port for probes and metrics."""
 
     host: str = "0.0.0.0"
     port: Port = 8889
+    tls: TlsSection = TlsSection()
+    authentication: AuthenticationSection = AuthenticationSection()
+    debug: bool = False
+    """Whether profiles, stacks, dumps of the caches and the configuration are served below ``/debug``."""
+    stuck_seconds: Seconds = 30.0
+    """After so long without a turn of the event loop of the verbs the service is not alive."""
+
+    @model_validator(mode="after")
+    def _keeps_tokens_secret(self) -> Self:
+        if self.authentication.enabled and not self.tls.cert_file:
+            raise ValueError("authentication needs tls.certFile and tls.keyFile, or tokens would travel in the clear")
+        return self
 
 
 class ClientSection(_Section):
@@ -119,13 +186,73 @@ class CacheSection(_Section):
 
     assumed_pod_seconds: Seconds = 300.0
     """How long a bound pod is counted although the watch does not confirm it."""
+    stale_seconds: Seconds = 140.0
+    """A watch that is open but silent for so long makes the service unready: above ``silenceSeconds`` and the minute
+    between bookmarks together, so that a watch that was opened anew has the time to speak."""
+    error_after_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
+    """After so long without a word from the API server requests are answered with errors; 0 answers them for ever."""
+
+
+class LeaderElectionSection(_Section):
+    """Which of several replicas binds; all of them answer the other verbs. Source of the defaults: kube-scheduler."""
+
+    enabled: bool = False
+    lease_name: Annotated[str, Field(pattern=_SUBDOMAIN)] = "kube-scheduler-extender"
+    lease_namespace: Annotated[str, Field(pattern=f"^$|{_SUBDOMAIN}")] = ""
+    """The namespace of the pod's service account where left empty, or ``default`` where that is none."""
+    identity: str = ""
+    """Who holds the lease; the name of the host and a number where left empty. No two replicas may have the same."""
+    lease_duration_seconds: Annotated[int, Field(ge=1, le=86400)] = 15
+    """How long others wait for a holder that is silent."""
+    renew_deadline_seconds: Seconds = 10.0
+    """How long a holder acts after its last renewal."""
+    retry_period_seconds: Seconds = 2.0
+    """How often the lease is looked at, or renewed, at least."""
+
+    @model_validator(mode="after")
+    def _leaves_time(self) -> LeaderElectionSection:
+        if self.lease_duration_seconds <= self.renew_deadline_seconds:
+            raise ValueError(
+                f"leaseDurationSeconds must be > renewDeadlineSeconds ({self.renew_deadline_seconds:g}), so that the "
+                f"holder has stopped before another begins, got {self.lease_duration_seconds}"
+            )
+        if self.renew_deadline_seconds <= 1.2 * self.retry_period_seconds:
+            raise ValueError(
+                f"renewDeadlineSeconds must be > 1.2 * retryPeriodSeconds ({self.retry_period_seconds:g}), so that a "
+                f"failed renewal can be tried again, got {self.renew_deadline_seconds:g}"
+            )
+        return self
+
+
+class EventSection(_Section):
+    """Events about pods: what was bound, what could not be bound, and why no node fits."""
+
+    enabled: bool = True
+    queue_length: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    """How many wait to be written at most."""
+    per_second: Annotated[float, Field(gt=0, le=10_000)] = 50.0
+    burst: Annotated[int, Field(ge=1, le=100_000)] = 100
 
 
 class LogSection(_Section):
     """What is logged, and how."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Level = "info"
     format: Literal["json", "text"] = "json"
+    levels: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+)*$")], Level] = {}
+    """Levels of single modules and packages, such as ``extender.cluster``."""
+    slow_request_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.1
+    """Requests that take longer are logged with what took the time; 0 logs none."""
+
+
+class TracingSection(_Section):
+    """Traces of requests in OpenTelemetry's format; needs the extra ``otel``."""
+
+    enabled: bool = False
+    endpoint: Annotated[str, Field(pattern=r"^https?://")] = "http://127.0.0.1:4318"
+    """Where a collector takes OTLP over HTTP."""
+    sampling_rate_per_million: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
+    """How many requests in a million are traced; those whose caller says whether it traces go by that."""
 
 
 class ExtenderConfiguration(_Section):
@@ -138,7 +265,10 @@ class ExtenderConfiguration(_Section):
     management: ManagementSection = ManagementSection()
     client_connection: ClientSection = ClientSection()
     cache: CacheSection = CacheSection()
+    leader_election: LeaderElectionSection = LeaderElectionSection()
+    events: EventSection = EventSection()
     log: LogSection = LogSection()
+    tracing: TracingSection = TracingSection()
 
     @model_validator(mode="after")
     def _ports_differ(self) -> ExtenderConfiguration:

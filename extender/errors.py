@@ -6,8 +6,10 @@
     ├── ConfigurationError      the configuration cannot be used; all findings at once, each with its path
     ├── RequestError            the request is at fault                               (400, or 413 over the body cap)
     │   ├── BodyTooLarge
-    │   └── BodyTimeout
+    │   ├── BodyTimeout
+    │   └── SubjectNotAllowed
     ├── NotReadyError           caches are not complete yet                           (503)
+    ├── NotLeaderError          another replica is to do this                         (503)
     ├── DeadlineExceeded        the answer would come after kube-scheduler hung up    (504)
     ├── AlgorithmError          an algorithm failed; names it                         (500)
     ├── BindError               the pod was not bound; says why                       (500)
@@ -59,8 +61,20 @@ class BodyTimeout(RequestError):
     status = 408
 
 
+class SubjectNotAllowed(RequestError):
+    """The client certificate has none of the names that may call."""
+
+    status = 403
+
+
 class NotReadyError(ExtenderError):
     """The caches are not complete yet, so an answer could be wrong."""
+
+    status = 503
+
+
+class NotLeaderError(ExtenderError):
+    """Another replica holds the lease, or none does at the moment."""
 
     status = 503
 

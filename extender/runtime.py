@@ -11,6 +11,8 @@ from time import monotonic
 
 from extender.cluster.client import Client
 from extender.cluster.connection import Connection
+from extender.cluster.event import EventBroadcaster
+from extender.cluster.lease import LeaderElection, own_identity, own_namespace
 from extender.cluster.reflector import Reflector
 from extender.config import ExtenderConfiguration
 from extender.framework.mirror import Mirror
@@ -20,17 +22,22 @@ from extender.framework.runner import Runner
 from extender.model.kind import NODES, PODS, Kind
 from extender.telemetry import InformerCollector, InformerSample, Metrics
 from extender.verbs.bind import Binder
-from extender.verbs.service import Service
+from extender.verbs.service import Service, Unrecorded
 
 _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.5
 _STUCK_SECONDS = 30.0
 """After so long without a turn of the event loop the service is not alive."""
+_FLUSH_SECONDS = 2.0
+"""How long writing the last events may hold up the end."""
 
 
 class Runtime:
-    """Owns the mirror, the informers and the binder; all of them live on one event loop."""
+    """Owns the mirror, the informers and the binder; all of them live on one event loop.
+
+    ``lost`` is set once this replica has led and leads no more: it must end, because its reservations may be outdated.
+    """
 
     def __init__(self, configuration: ExtenderConfiguration, connection: Connection) -> None:
         """Bind the profile and prepare the informers.
@@ -55,27 +62,76 @@ class Runtime:
             )
             for kind in sorted(watched_kinds(self.profile), key=lambda kind: kind.path)
         ]
-        self.service = Service(self.mirror, Runner(self.profile, self.metrics), self.missing)
+        self.lost = asyncio.Event()
+        self.identity = configuration.leader_election.identity or own_identity()
+        self.election = self._election()
+        self.broadcaster = self._broadcaster()
+        self.service = Service(
+            self.mirror, Runner(self.profile, self.metrics), self.missing, self.broadcaster or Unrecorded()
+        )
         self.binder = Binder(
             self.service,
             self.client,
             now_seconds=monotonic,
             bind_seconds=configuration.server.deadline_seconds,
             confirm_seconds=configuration.cache.assumed_pod_seconds,
+            barred=self.not_leading,
         )
         self.stopping = False
         self._last_tick = monotonic()
         self.metrics.watch(InformerCollector(self.samples))
         self.metrics.gauge("assumed_pods", "Pods counted before the watch says so.", lambda: len(self.mirror.assumed))
 
+    def _election(self) -> LeaderElection | None:
+        section = self.configuration.leader_election
+        if not section.enabled:
+            return None
+        election = LeaderElection(
+            self.client,
+            namespace=section.lease_namespace or own_namespace(),
+            name=section.lease_name,
+            identity=self.identity,
+            lease_seconds=section.lease_duration_seconds,
+            renew_seconds=section.renew_deadline_seconds,
+            retry_seconds=section.retry_period_seconds,
+        )
+        self.metrics.gauge("leader", "1 while this replica holds the lease and binds.", lambda: election.leading)
+        self.metrics.totals(
+            "lease_transitions", "Changes of the holder that were seen.", "", lambda: {"": election.transitions}
+        )
+        self.metrics.totals("lease_failures", "Attempts at the lease that failed.", "", lambda: {"": election.failures})
+        return election
+
+    def _broadcaster(self) -> EventBroadcaster | None:
+        section = self.configuration.events
+        if not section.enabled:
+            return None
+        broadcaster = EventBroadcaster(
+            self.client,
+            instance=self.identity,
+            queue_length=section.queue_length,
+            per_second=section.per_second,
+            burst=section.burst,
+        )
+        self.metrics.totals("events_written", "Events written.", "operation", lambda: broadcaster.written)
+        self.metrics.totals("events_dropped", "Events not written, by why.", "reason", lambda: broadcaster.dropped)
+        return broadcaster
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the API server while the caller serves; on leaving, finish binds and close all connections."""
+        """Follow the API server while the caller serves.
+
+        On leaving, binds are finished before the lease is given up, and the last events are written.
+        """
         tasks = [
             asyncio.create_task(reflector.run(), name=f"informer {reflector.kind.plural}")
             for reflector in self.reflectors
         ]
         tasks.append(asyncio.create_task(self._tick(), name="tick"))
+        if self.broadcaster is not None:
+            tasks.append(asyncio.create_task(self.broadcaster.run(), name="events"))
+        if self.election is not None:
+            tasks.append(asyncio.create_task(self.election.run(lambda: None, self.lost.set), name="leader election"))
         try:
             yield
         finally:
@@ -83,6 +139,8 @@ class Runtime:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self.broadcaster is not None:
+                await self.broadcaster.flush(_FLUSH_SECONDS)
             await self.client.close()
 
     # --- health ------------------------------------------------------------------------------------------------------
@@ -95,6 +153,14 @@ class Runtime:
             if not reflector.synced
         )
 
+    def not_leading(self) -> str:
+        """Return why nothing may be bound here, or nothing."""
+        election = self.election
+        if election is None or election.leading:
+            return ""
+        problem = f": {election.problem}" if election.problem else ""
+        return f"not leader (holder {election.holder or 'none'}){problem}"
+
     def readiness(self) -> Iterable[tuple[str, str]]:
         """Return the checks of ``/readyz`` with what is wrong with each, or nothing."""
         yield "shutdown", "stopping" if self.stopping else ""
@@ -103,6 +169,8 @@ class Runtime:
             if reflector.failing:
                 problem = f"{problem}: {reflector.failing}" if problem else ""
             yield f"informer-{reflector.kind.plural}", problem
+        if self.election is not None:
+            yield "leader", self.not_leading()
 
     def liveness(self) -> Iterable[tuple[str, str]]:
         """Return the checks of ``/livez`` with what is wrong with each, or nothing; the API server is not one."""

@@ -9,67 +9,105 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from extender.app import create_app, create_management_app
 from extender.config import ManagementSection, ServerSection
-from extender.errors import ConfigurationError
+from extender.errors import ConfigurationError, NotLeaderError
+from extender.protocol import LimitedProtocol, Limits
 from extender.runtime import Runtime
+from extender.tls import ServerTls
 
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 _START_SECONDS = 30.0
 _START_POLL_SECONDS = 0.005
+_OTHER_FILES = 256
+"""Files and connections that are not callers': to the API server, certificates, modules."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own handling of signals."""
+    """One port: uvicorn without its own handling of signals, and with limits on TLS handshakes."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, tls: ServerTls | None, **settings: Any) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=functools.partial(LimitedProtocol, limits=limits),  # type: ignore[arg-type]  # makes the protocol
+                ssl_context_factory=(lambda *_: tls.context) if tls else None,
+                loop="uvloop",
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                access_log=False,
+                server_header=False,
+                log_config=None,
+                **settings,
+            )
+        )
+        self._handshake_seconds = limits.header_seconds if tls else None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the service."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections; uvicorn's own way leaves 60 s to each handshake, and 30 s to each end of one."""
+        await self.lifespan.startup()
+        self.servers = [
+            await asyncio.get_running_loop().create_server(
+                self._make_protocol,
+                sock=listening,
+                ssl=self.config.ssl,
+                backlog=_BACKLOG,
+                ssl_handshake_timeout=self._handshake_seconds,
+                ssl_shutdown_timeout=self._handshake_seconds,
+            )
+            for listening in sockets or ()
+        ]
+        self.started = True
 
-def _server(app: ASGIApp, **settings: object) -> _Server:
-    return _Server(
-        uvicorn.Config(
-            app,
-            http="httptools",
-            loop="uvloop",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            access_log=False,
-            server_header=False,
-            log_config=None,
-            **settings,  # type: ignore[arg-type]  # uvicorn's own keyword types
-        )
-    )
+    def _make_protocol(self) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
 class Serving:
     """The two running ports; ``url`` and ``management_url`` lead to them."""
 
     def __init__(self, runtime: Runtime) -> None:
+        """Prepare the ports.
+
+        Raises:
+            ConfigurationError: certificates cannot be used; all findings at once.
+        """
         section = runtime.configuration.server
         self._runtime = runtime
-        self._server = _server(
+        self._tls = _certificates(runtime)
+        self._server = _Server(
             create_app(runtime),
+            _limits(runtime, "server"),
+            self._tls.get("server"),
             timeout_keep_alive=int(section.keep_alive_seconds),
             timeout_graceful_shutdown=max(1, round(section.grace_seconds)),
-            backlog=_BACKLOG,
         )
-        self._management = _server(create_management_app(runtime))
+        self._management = _Server(
+            create_management_app(runtime), _limits(runtime, "management"), self._tls.get("management")
+        )
+        self._followers: list[asyncio.Task[None]] = []
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self.url = ""
@@ -88,7 +126,12 @@ class Serving:
             verbs = opened.enter_context(_listen("server", configuration.server))
             management = opened.enter_context(_listen("management", configuration.management))
             opened.pop_all()
-        self.url, self.management_url = _url(verbs), _url(management)
+        self.url, self.management_url = (
+            _url(verbs, self._tls.get("server")),
+            _url(management, self._tls.get("management")),
+        )
+        _raise_file_limit(2 * configuration.server.max_connections)
+        self._followers = [asyncio.create_task(tls.follow(), name="certificates") for tls in self._tls.values()]
         self._thread = threading.Thread(
             target=self._management.run, args=([management],), name="management", daemon=True
         )
@@ -108,13 +151,15 @@ class Serving:
         self._management.should_exit = True
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
+        for follower in self._followers:
+            follower.cancel()
 
 
 @contextlib.asynccontextmanager
 async def serving(runtime: Runtime) -> AsyncIterator[Serving]:
     """Serve while the caller waits; leaving closes both ports and finishes binds."""
+    ports = Serving(runtime)
     async with runtime.running():
-        ports = Serving(runtime)
         await ports.start()
         try:
             yield ports
@@ -123,17 +168,33 @@ async def serving(runtime: Runtime) -> AsyncIterator[Serving]:
 
 
 async def serve(runtime: Runtime, announce: Callable[[Serving], None]) -> None:
-    """Serve until a signal says stop."""
+    """Serve until a signal says stop.
+
+    Raises:
+        NotLeaderError: the lease was lost; the process has to end and start anew.
+    """
     stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    ports = Serving(runtime)
     with _signals(stopped):
         async with runtime.running():
-            ports = Serving(runtime)
             await ports.start()
             announce(ports)
-            number = await stopped
-            _log.info("stopping", extra={"signal": signal.Signals(number).name})
+            number = await _first(stopped, runtime.lost)
+            _log.info("stopping", extra={"signal": signal.Signals(number).name if number else "none: lease lost"})
             await ports.drain(runtime.configuration.server.drain_seconds if number == signal.SIGTERM else 0)
     _log.info("stopped")
+    if not number:
+        raise NotLeaderError("the lease is lost: another replica may lead; start anew")
+
+
+async def _first(stopped: asyncio.Future[int], lost: asyncio.Event) -> int:
+    """Return the number of the signal that came, or 0 where the lease was lost before."""
+    loss = asyncio.create_task(lost.wait(), name="loss of the lease")
+    try:
+        await asyncio.wait((stopped, loss), return_when=asyncio.FIRST_COMPLETED)
+        return stopped.result() if stopped.done() else 0
+    finally:
+        loss.cancel()
 
 
 @contextlib.contextmanager
@@ -164,8 +225,50 @@ def _listen(name: str, section: ServerSection | ManagementSection) -> socket.soc
         ) from error
 
 
-def _url(listening: socket.socket) -> str:
+def _url(listening: socket.socket, tls: ServerTls | None) -> str:
     """Return a URL that leads to ``listening`` from this machine."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _certificates(runtime: Runtime) -> dict[str, ServerTls]:
+    """Return the certificates of the ports that have some, by port."""
+    configuration = runtime.configuration
+    found: dict[str, ServerTls] = {}
+    problems: list[str] = []
+    for port, section in (("server", configuration.server.tls), ("management", configuration.management.tls)):
+        if section.cert_file:
+            try:
+                found[port] = ServerTls(port, section, runtime.metrics)
+            except ConfigurationError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+    return found
+
+
+def _limits(runtime: Runtime, port: str) -> Limits:
+    section = runtime.configuration.server
+    return Limits(
+        connections=section.max_connections,
+        header_bytes=section.max_header_bytes,
+        header_seconds=section.header_timeout_seconds,
+        body_seconds=section.body_timeout_seconds,
+        closed=functools.partial(runtime.metrics.closed, port),
+    )
+
+
+def _raise_file_limit(connections: int) -> None:
+    """Let the process have as many files open as it may, if it needs them for its connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < needed:
+        _log.warning(
+            "fewer open files are allowed than server.maxConnections may need; lower it or raise ulimit -n",
+            extra={"allowed": allowed, "needed": needed},
+        )

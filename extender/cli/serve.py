@@ -36,7 +36,7 @@ def serve(
 ) -> None:
     """Serve /filter, /prioritize, /bind and /preempt until stopped."""
     configuration = load_configuration(config, settings=setting or ())
-    set_up_logging(configuration.log.level, configuration.log.format)
+    set_up_logging(configuration.log.level, configuration.log.format, configuration.log.levels)
     uvloop.run(_serve(configuration, cluster, cluster_port, kubeconfig, context))
 
 

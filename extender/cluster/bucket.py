@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+_ROUNDING = 1e-6
+"""What waiting for just as long as a token takes may fall short of it."""
+
 
 class TokenBucket:
     """Holds ``burst`` tokens at most and gets ``per_second`` new ones; it is full at the start."""
@@ -21,7 +24,7 @@ class TokenBucket:
     def take(self) -> bool:
         """Take a token if there is one."""
         self._fill()
-        if self._tokens < 1:
+        if self._tokens < 1 - _ROUNDING:
             return False
         self._tokens -= 1
         return True

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
+from time import perf_counter
 from urllib.parse import quote
 
 import aiohttp
 import msgspec
 from yarl import URL
 
+from extender.cluster.action import action_of
 from extender.cluster.connection import Connection
 from extender.cluster.status import api_error
 from extender.errors import ApiError, ApiUnreachable, ConfigurationError
@@ -23,6 +25,8 @@ READ_BUFFER_BYTES = 2 * 1024 * 1024
 
 KEEP_ALIVE_SECONDS = 60.0
 """How long an idle connection is kept; below the 90 s after which kube-apiserver closes it."""
+
+Observe = Callable[[str, str, str, float], None]
 
 _POD_DECODER = msgspec.json.Decoder(Pod)
 
@@ -61,8 +65,16 @@ class Client:
     concurrently as they are asked for.
     """
 
-    def __init__(self, connection: Connection, *, connect_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        connect_seconds: float = 5.0,
+        observe: Observe = lambda *_: None,
+    ) -> None:
+        """``observe`` is told verb, resource, status code and seconds of each request; the code is none without one."""
         self.connection = connection
+        self._observe = observe
         self._connect_seconds = connect_seconds
         self._opened: aiohttp.ClientSession | None = None
 
@@ -158,18 +170,24 @@ class Client:
             authorization = await connection.credential.header()
             if authorization is not None:
                 headers["Authorization"] = authorization
-            response = await self._session.request(
-                method,
-                url,
-                params=params,
-                data=body,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                ssl=connection.tls.current() if connection.tls is not None else True,
-                server_hostname=connection.server_name,
-                proxy=connection.proxy,
-            )
+            started, code = perf_counter(), "none"
+            try:
+                response = await self._session.request(
+                    method,
+                    url,
+                    params=params,
+                    data=body,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                    ssl=connection.tls.current() if connection.tls is not None else True,
+                    server_hostname=connection.server_name,
+                    proxy=connection.proxy,
+                )
+                code = str(response.status)
+            finally:
+                verb, resource = action_of(method, path, watch=params is not None and "watch" in params)
+                self._observe(verb, resource, code, perf_counter() - started)
             if response.status != 401 or not may_renew:
                 return response
             may_renew = False

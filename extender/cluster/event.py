@@ -2,53 +2,49 @@
 
 ::
 
-    verb ──a tuple──▶ queue ──▶ series: same pod, reason and text ──▶ waiting ──▶ POST once, PATCH its count later
-                      full: dropped     one pod too often: dropped     at a limited rate
+    verb ──a fact──▶ queue ──▶ series: same pod, reason and text ──▶ waiting ──▶ POST once, PATCH its count later
+                     full: dropped     one pod too often: dropped     at a limited rate
 
-A verb pays for a tuple and nothing else; one task makes texts of them, logs them and writes them. Whatever the API
-server answers disturbs nobody: an event that it refuses is dropped, one that does not reach it waits its turn.
+A verb pays for a fact, which is a tuple, and nothing else; one task makes texts of facts, logs them and writes them.
+Whatever the API server answers disturbs nobody: an event that it refuses is dropped, one that does not reach it waits.
 
-Facts: the validation of ``events.k8s.io/v1``, which lets nothing but the series change, and the limits of client-go
-``tools/events`` and ``tools/record``, 1.36.
+Limits: client-go ``tools/events`` and ``tools/record``, 1.36.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import math
 import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 
 from extender.cluster.backoff import Backoff
 from extender.cluster.bucket import TokenBucket
-from extender.errors import ApiError
+from extender.cluster.event_series import Message, Series, Subject, say_bind_failed, say_bound, say_nothing_fits
+from extender.errors import ApiError, ClusterError
 
 _log = logging.getLogger(__name__)
 
-CONTROLLER: Final = "scheduler-extender"
 SERIES_SECONDS = 360.0
 """After so long without a repetition the next one is an event of its own."""
 POD_BURST, POD_PER_SECOND = 25, 1 / 300
 """How many writes one pod may cause at once, and over time."""
-MOST_NOTE_BYTES = 1024
 CREATED, UPDATED = "created", "updated"
 QUEUE_FULL, POD_LIMIT, REFUSED, STALE = "queue-full", "pod-limit", "refused", "stale"
 
 _MOST_SERIES = 4096
-_MOST_NAME = 253
 _MOST_INSTANCE = 128
 _TURN = 20
-"""Tuples made into texts before requests get their turn; about half a millisecond of work."""
+"""Facts made into texts before requests get their turn; about half a millisecond of work."""
 _REQUEST_SECONDS = 5.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TOO_MANY, _NOT_FOUND, _CONFLICT, _FORBIDDEN = 429, 404, 409, 403
 
 
 class Sender(Protocol):
@@ -66,51 +62,11 @@ class Sender(Protocol):
         """Send one request and return the body of the answer; raises ApiError or ApiUnreachable."""
 
 
-class _Subject(NamedTuple):
-    namespace: str
-    name: str
-    uid: str
-
-
-class _Message(NamedTuple):
-    """What is said; ``family`` is equal for texts that differ in nothing that matters."""
-
-    type: str
-    reason: str
-    action: str
-    note: str
-    family: object
-
-
-class _Series:
-    """One thing that is said of one pod, once or again and again; times are nanoseconds since 1970."""
-
-    __slots__ = ("count", "first", "last", "message", "subject", "written")
-
-    def __init__(self, subject: _Subject, message: _Message, first: int) -> None:
-        self.subject = subject
-        self.message = message
-        self.first = self.last = first
-        self.count = 0
-        self.written = 0
-        """The count that the API server knows."""
-
-    @property
-    def name(self) -> str:
-        """The event's name: the pod's, cut to leave room, and the moment."""
-        suffix = f".{self.first:x}"
-        return self.subject.name[: _MOST_NAME - len(suffix)].rstrip("-.") + suffix
-
-
-_Queued = tuple[int, Callable[..., _Message], _Subject, tuple[Any, ...]]
-_Key = tuple[_Subject, str, object]
-
-
 class EventBroadcaster:
     """Takes note of what became of pods, and tells the log and the API server.
 
     ``written`` counts by ``created`` and ``updated``; ``dropped`` by why: ``queue-full``, ``pod-limit`` (too often of
-    one pod), ``refused`` (by the API server) and ``stale`` (still unwritten after the time of a series).
+    one pod), ``refused`` (by the API server) and ``stale`` (not written within the time of a series).
     """
 
     def __init__(
@@ -125,8 +81,9 @@ class EventBroadcaster:
         wall_nanos: Callable[[], int] = time.time_ns,
         backoff: Backoff | None = None,
     ) -> None:
-        self.written: Counter[str] = Counter({CREATED: 0, UPDATED: 0})
-        self.dropped: Counter[str] = Counter(dict.fromkeys((QUEUE_FULL, POD_LIMIT, REFUSED, STALE), 0))
+        """``queue_length`` is how many facts, and how many texts, wait at most; the oldest text makes room."""
+        self.written = dict.fromkeys((CREATED, UPDATED), 0)
+        self.dropped = dict.fromkeys((QUEUE_FULL, POD_LIMIT, REFUSED, STALE), 0)
         self._client = client
         self._instance = instance[:_MOST_INSTANCE]
         self._queue_length = queue_length
@@ -134,32 +91,35 @@ class EventBroadcaster:
         self._wall_nanos = wall_nanos
         self._backoff = backoff or Backoff()
         self._bucket = TokenBucket(per_second, burst, clock)
-        self._pod_buckets: OrderedDict[_Subject, TokenBucket] = OrderedDict()
-        self._queue: deque[_Queued] = deque()
+        self._pod_buckets: OrderedDict[Subject, TokenBucket] = OrderedDict()
+        self._queue: deque[tuple[int, Callable[..., Message], Subject, tuple[Any, ...]]] = deque()
         self._wake = asyncio.Event()
-        self._series: OrderedDict[_Key, _Series] = OrderedDict()
-        """The longest unheard of come first."""
-        self._waiting: dict[_Series, None] = {}
-        """In the order in which they are to be written."""
+        self._numbers = itertools.count()
+        self._series: OrderedDict[tuple[object, ...], Series] = OrderedDict()
+        """By key; the longest unheard of come first."""
+        self._waiting: dict[Series, None] = {}
+        """To be written, in this order."""
+        self._held_until = -math.inf
+        """Nothing is written before, on ``clock``, because the API server has failed or said so."""
         self._problem = ""
 
     # --- what verbs call ---------------------------------------------------------------------------------------------
 
     def bound(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Note that a pod was bound."""
-        self._put(_say_bound, _Subject(namespace, name, uid), node)
+        self._put(say_bound, Subject(namespace, name, uid), node)
 
     def bind_failed(self, namespace: str, name: str, uid: str, node: str, problem: str) -> None:
         """Note that a pod was not bound, and why."""
-        self._put(_say_not_bound, _Subject(namespace, name, uid), node, problem)
+        self._put(say_bind_failed, Subject(namespace, name, uid), node, problem)
 
     def nothing_fits(
         self, namespace: str, name: str, uid: str, nodes: int, refusals: Sequence[tuple[int, Sequence[str]]]
     ) -> None:
-        """Note that none of so many nodes fits a pod; ``refusals`` has numbers of nodes, each with its reasons."""
-        self._put(_say_nothing_fits, _Subject(namespace, name, uid), nodes, refusals)
+        """Note that none of so many nodes fits a pod; ``refusals`` has numbers of nodes, each with their reasons."""
+        self._put(say_nothing_fits, Subject(namespace, name, uid), nodes, refusals)
 
-    def _put(self, say: Callable[..., _Message], subject: _Subject, *facts: Any) -> None:
+    def _put(self, say: Callable[..., Message], subject: Subject, *facts: Any) -> None:
         if len(self._queue) >= self._queue_length:
             self.dropped[QUEUE_FULL] += 1
             return
@@ -173,59 +133,151 @@ class EventBroadcaster:
         while True:
             self._wake.clear()
             self._fold(_TURN)
-            self._finish_old_series()
-            if self._waiting and self._bucket.take():
-                await asyncio.sleep(await self._write_next())
+            self._finish_series()
+            held_seconds = self._held_until - self._clock()
+            if self._waiting and held_seconds <= 0 and self._bucket.take():
+                await self._write_next()
             elif self._queue:
                 await asyncio.sleep(0)
+            elif self._waiting:
+                await self._pause(max(held_seconds, self._bucket.wait_seconds()))
             else:
-                await self._pause(self._bucket.wait_seconds() if self._waiting else SERIES_SECONDS)
+                await self._pause(SERIES_SECONDS)
 
     async def flush(self, limit_seconds: float) -> None:
         """Write what is left, once ``run`` has ended, as far as ``limit_seconds`` and the API server allow."""
         self._fold(len(self._queue))
-        for series in self._series.values():
-            self._await_turn(series)
+        self._waiting |= dict.fromkeys(series for series in self._series.values() if series.count > series.written)
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_seconds):
-                while self._waiting and not await self._write_next():
+                while self._waiting and await self._write_next():
                     pass
         if self._waiting:
-            _log.warning("events lost", extra={"count": len(self._waiting), "problem": self._problem})
+            _log.warning("events not written", extra={"count": len(self._waiting), "problem": self._problem})
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
+    # --- from facts to series ----------------------------------------------------------------------------------------
+
     def _fold(self, most: int) -> None:
-        """Make series of what was noted, of so many tuples at most."""
+        """Make series of what was noted, of so many facts at most."""
         for _ in range(min(most, len(self._queue))):
             moment, say, subject, facts = self._queue.popleft()
-            message = say(subject, *facts)
-            key = (subject, message.reason, message.family)
-            series = self._series.get(key)
-            if series is None:
-                series = self._begin_series(key, message, moment)
-                if series is None:
+            fresh = Series(subject, say(subject, *facts), moment, next(self._numbers))
+            series = self._series.get(fresh.key)
+            if series not in self._waiting:
+                if self._may_write_of(subject):
+                    self._wait(series or fresh)
+                elif series is None:
+                    self.dropped[POD_LIMIT] += 1
                     continue
-            elif self._take_from_pod(subject):
-                self._await_turn(series, repeated=True)
+            if series is None:
+                series = self._series[fresh.key] = fresh
+                _log.info("event", extra=fresh.fields)
             series.count += 1
             series.last = moment
-            self._series.move_to_end(key)
+            self._series.move_to_end(series.key)
 
-    def _begin_series(self, key: _Key, message: _Message, moment: int) -> _Series | None:
-        """Return a new series that waits for being written, or None where there is no room for one."""
-        subject = key[0]
+    def _wait(self, series: Series) -> None:
         if len(self._waiting) >= self._queue_length:
-            self.dropped[QUEUE_FULL] += 1
-            return None
-        if not self._take_from_pod(subject):
-            self.dropped[POD_LIMIT] += 1
-            return None
-        extra = {"type": message.type, "reason": message.reason, "pod": f"{subject.namespace}/{subject.name}"}
-        _log.info("event", extra={**extra, "note": message.note})
-        series = self._series[key] = _Series(subject, message, moment)
+            self._forget(next(iter(self._waiting)), QUEUE_FULL)
         self._waiting[series] = None
-        return series
+
+    def _may_write_of(self, subject: Subject) -> bool:
+        bucket = self._pod_buckets.get(subject)
+        if bucket is None:
+            bucket = self._pod_buckets[subject] = TokenBucket(POD_PER_SECOND, POD_BURST, self._clock)
+            if len(self._pod_buckets) > _MOST_SERIES:
+                self._pod_buckets.popitem(last=False)
+        self._pod_buckets.move_to_end(subject)
+        return bucket.take()
+
+    def _finish_series(self) -> None:
+        """End the series that were not heard of lately, with one more write where their count has grown."""
+        oldest = self._oldest()
+        while self._series:
+            series = next(iter(self._series.values()))
+            if series.last >= oldest and len(self._series) <= _MOST_SERIES:
+                break
+            del self._series[series.key]
+            if series.count > series.written:
+                self._waiting[series] = None
+
+    def _oldest(self) -> int:
+        return self._wall_nanos() - int(SERIES_SECONDS * 1e9)
+
+    def _forget(self, series: Series, why: str) -> None:
+        del self._waiting[series]
+        if self._series.get(series.key) is series:
+            del self._series[series.key]
+        self.dropped[why] += 1
+
+    # --- from series to the API server -------------------------------------------------------------------------------
+
+    async def _write_next(self) -> bool:
+        """Write the series whose turn it is; return whether the API server is well."""
+        series = next(iter(self._waiting))
+        if not series.written and series.last < self._oldest():
+            self._forget(series, STALE)
+            return True
+        count = series.count
+        try:
+            operation = await self._write(series)
+        except Exception as error:
+            return self._take_note(series, error)
+        del self._waiting[series]
+        series.written = count
+        self.written[operation] += 1
+        self._backoff.reset()
+        self._problem = ""
+        return True
+
+    async def _write(self, series: Series) -> str:
+        """Create the event, or bring its count up to date; return which of the two was done."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{quote(series.subject.namespace, safe='')}/events"
+        if series.written:
+            try:
+                await self._client.request(
+                    "PATCH",
+                    f"{path}/{quote(series.name, safe='')}",
+                    body=msgspec.json.encode({"series": series.repetition}),
+                    content_type="application/merge-patch+json",
+                    timeout_seconds=_REQUEST_SECONDS,
+                )
+                return UPDATED
+            except ApiError as error:
+                if error.code != 404:  # events are deleted after an hour
+                    raise
+        try:
+            await self._client.request(
+                "POST", path, body=series.encode(self._instance), timeout_seconds=_REQUEST_SECONDS
+            )
+        except ApiError as error:
+            if error.code != 409:  # created before, by a request whose answer was lost
+                raise
+        return CREATED
+
+    def _take_note(self, series: Series, error: Exception) -> bool:
+        """Forget an event that the server refuses, keep one that did not reach it; return whether the server is well.
+
+        A failure is logged once as long as it stays the same.
+        """
+        problem = str(error) if isinstance(error, ClusterError) else repr(error)
+        refusal = error if isinstance(error, ApiError) and error.code < 500 and error.code != 429 else None
+        if refusal and refusal.code == 403:
+            problem += "; let the service account create and patch events.events.k8s.io"
+        level = logging.DEBUG if problem == self._problem else logging.WARNING
+        _log.log(level, "event not written", extra={**series.fields, "problem": problem})
+        self._problem = problem
+        if refusal or not isinstance(error, ClusterError):
+            self._forget(series, REFUSED)
+        else:
+            self._waiting[series] = self._waiting.pop(series)  # others may fare better
+        if refusal and (refusal.code not in (401, 403) or "being terminated" in refusal.message):
+            return True
+        pause_seconds = self._backoff.next(error.retry_after_seconds if isinstance(error, ApiError) else None)
+        self._held_until = self._clock() + pause_seconds
+        return False

@@ -15,11 +15,13 @@ Facts of the protocol: client-go ``tools/cache/reflector.go`` and the API conven
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 import msgspec
 
@@ -39,6 +41,9 @@ YIELD_EVERY = 200
 WATCH_SECONDS = 300.0
 """Shortest time after which a watch is asked to end; the longest is twice that, so that watches spread out."""
 
+_ALMOST = 0.9
+"""A stream that was given up when it had been quiet for this part of the time allowed was given up for being quiet."""
+
 STREAM_REFUSED = (400, 422, 500)
 """Codes with which servers refuse a streaming list: in the stream, as the answer, or as invalid options."""
 
@@ -48,7 +53,8 @@ class Reflector:
 
     ``synced`` stays true once the store has been complete. ``failing`` is why the last attempt failed, None while a
     watch is open. ``events`` counts by type, ``STALE`` being those older than what is known and ``UNREADABLE`` the
-    objects left out. ``lists`` counts lists that were completed, ``watches`` streams that were opened.
+    objects left out. ``lists`` counts lists that were completed, ``watches`` streams that were opened, ``failures``
+    attempts that failed, by why: a status code, ``unreachable``, ``garbled`` or ``store``.
 
     A list that fails is begun again: the store's ``begin`` may be called without a ``finish`` in between.
     """
@@ -66,9 +72,11 @@ class Reflector:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random_source: Callable[[], float] = random.random,
+        observe_lag: Callable[[str, float], None] = lambda *_: None,
     ) -> None:
         """``silence_seconds`` must be above the minute between bookmarks.
 
+        ``observe_lag`` is told the resource and the seconds from creation to store of each new object.
         An attempt that lasts for ``healthy_seconds`` makes the next one start without delay, or with the shortest.
         """
         self.kind = kind
@@ -79,6 +87,7 @@ class Reflector:
         self.lists = 0
         self.watches = 0
         self.events: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
         self._client = client
         self._store = store
         self._page_size = page_size
@@ -88,6 +97,9 @@ class Reflector:
         self._clock = clock
         self._sleep = sleep
         self._random = random_source
+        self._observe_lag = observe_lag
+        self._failing_since = clock()
+        self._fell_silent = False
         self._decoder = WatchDecoder(kind)
         self._may_stream = True
         self._is_listing = False
@@ -96,6 +108,14 @@ class Reflector:
     def age_seconds(self) -> float:
         """Return the seconds since the server was last heard of; infinite before the first time."""
         return float("inf") if self.last_event_seconds is None else self._clock() - self.last_event_seconds
+
+    def failing_seconds(self) -> float:
+        """Return for how long no watch has been open."""
+        return 0.0 if self.failing is None else self._clock() - self._failing_since
+
+    def silent_seconds(self) -> float:
+        """Return for how long a watch that is open has said nothing, those before it included that fell silent."""
+        return self.age_seconds() if self.failing is None else 0.0
 
     async def run(self) -> None:
         """Keep the store up to date until cancelled; every failure is logged, shown in ``failing``, and tried again."""
@@ -176,15 +196,20 @@ class Reflector:
         params |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
         if self.kind.field_selector:
             params["fieldSelector"] = self.kind.field_selector
+        fell_silent, self._fell_silent = self._fell_silent, False
         async with self._client.stream(self.kind.path, params=params, silence_seconds=self._silence_seconds) as batches:
             self.watches += 1
             self.failing = None
-            self.last_event_seconds = self._clock()
-            async for lines in batches:
+            if not fell_silent:  # else an open stream proves nothing: the one before it was open as well
                 self.last_event_seconds = self._clock()
-                for line in lines:
-                    self._take_in(line)
-                    await self._breathe()
+            try:
+                async for lines in batches:
+                    self.last_event_seconds = self._clock()
+                    for line in lines:
+                        self._take_in(line)
+                        await self._breathe()
+            finally:
+                self._fell_silent = self.age_seconds() >= _ALMOST * self._silence_seconds
 
     def _take_in(self, line: bytes) -> None:
         event = self._decoder.event(line)
@@ -201,6 +226,8 @@ class Reflector:
             return
         if type_ in ("ADDED", "MODIFIED"):
             self._store.upsert(item)
+            if type_ == "ADDED" and not self._is_listing and meta.creation_timestamp:
+                self._note_lag(meta.creation_timestamp)
         elif type_ == "DELETED":
             self._store.delete(item)
         elif type_ == "BOOKMARK" and self._is_listing and is_end_of_list(meta):
@@ -218,6 +245,10 @@ class Reflector:
         if not version or not seen or self._is_listing or not (version.isdecimal() and seen.isdecimal()):
             return False
         return (len(version), version) < (len(seen), seen)
+
+    def _note_lag(self, created: str) -> None:
+        with contextlib.suppress(ValueError):
+            self._observe_lag(self.kind.plural, time.time() - datetime.fromisoformat(created).timestamp())
 
     async def _breathe(self) -> None:
         """Let requests be served while many objects come in at once."""
@@ -247,8 +278,11 @@ class Reflector:
 
     def _take_note(self, error: Exception) -> None:
         """Log a failure, show it in ``failing``, and forget the version when it is of no more use."""
+        if self.failing is None:
+            self._failing_since = self._clock()
         self.failing = f"{self.kind.plural}: {error}"
         resource = self.kind.plural
+        self.failures[_reason(error)] += 1
         if isinstance(error, ApiError):
             if error.code == 403:
                 self.failing += f"; let the service account list and watch {self.kind.group or 'core'} {resource}"
@@ -264,6 +298,15 @@ class Reflector:
             # A fault of the store: what it holds is in doubt, so it is told everything again.
             self.resource_version = None
             _log.exception("store failed", extra={"resource": resource})
+
+
+def _reason(error: Exception) -> str:
+    """Return by what a failure is counted."""
+    if isinstance(error, ApiError):
+        return str(error.code)
+    if isinstance(error, ClusterError):
+        return "unreachable"
+    return "garbled" if isinstance(error, msgspec.DecodeError) else "store"
 
 
 def _is_version_lost(error: ApiError) -> bool:

@@ -21,22 +21,56 @@ from extender.framework.algorithm import (
     uses,
 )
 from extender.framework.argument import API_OBJECT
+from extender.framework.attached_volume import AttachedVolume, Fault, describe_foreign_claim
 from extender.framework.cache import Cache
 from extender.framework.candidate import Nodes
+from extender.framework.csi_node import NO_LIMIT, CsiNodes
+from extender.framework.csi_volume import CsiVolumes
+from extender.framework.free_volume import FreeVolumes, VolumeChoice
+from extender.framework.in_tree_limit import InTreeLimits
 from extender.framework.namespace import NamespaceLabels
 from extender.framework.owner_selector import OwnerSelectors
 from extender.framework.pod_class import PodClasses
+from extender.framework.reach import compile_terms, compile_topologies, select_rows_of_terms
 from extender.framework.resource import RequestedResources, Share
 from extender.framework.selection import decide_taints, select_rows, select_rows_of_term, select_untolerated_rows
 from extender.framework.service_spread import count_service_pods, score_spread
+from extender.framework.storage_capacity import StorageCapacities
 from extender.framework.utilization import UtilizationShape, WeightedMean, measure_percents
+from extender.framework.volume import StorageObjects
 from extender.model.affinity import AffinityTerm, AffinityTerms, compile_affinity
 from extender.model.bag import RowBag
+from extender.model.claim import (
+    NO_PROVISIONER,
+    READ_WRITE_ONCE_POD,
+    WAIT_FOR_FIRST_CONSUMER,
+    ClaimUse,
+    claim_key,
+    claim_volume_name,
+    is_claim_bound,
+    is_controlled_by,
+    requested_bytes,
+    selected_node,
+    storage_class_name,
+)
 from extender.model.column import BoolArray, IntArray, Interned, LabelColumn, lengthen
 from extender.model.kind import NODES, PODS, Kind
+from extender.model.migration import (
+    AWS_EBS,
+    AZURE_DISK,
+    BETA_REGION,
+    BETA_ZONE,
+    GCE_PD,
+    REGION,
+    ZONE,
+    ZONE_DELIMITER,
+    plugin_of,
+    translate_affinity,
+    volume_handle,
+)
 from extender.model.name import is_qualified_name
 from extender.model.node import NodeInfo
-from extender.model.object import Labels, NodeAffinity, NodeSelectorTerm, Taint, TopologySpreadConstraint
+from extender.model.object import Labels, NodeAffinity, NodeSelectorTerm, Taint, TopologySpreadConstraint, Volume
 from extender.model.pod import PendingPod, PodInfo, PodShape
 from extender.model.port import WILDCARD_IP, HostPort
 from extender.model.request import is_extended_resource
@@ -45,33 +79,54 @@ from extender.model.selector import (
     LabelMatcher,
     NodeMatcher,
     Operator,
+    Requirement,
     WeightedNodeTerm,
     compile_node_selector,
     compile_preferred_terms,
 )
 from extender.model.spread import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, SpreadConstraint, compile_spread_constraints
+from extender.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.model.table import NodeTable
 from extender.model.toleration import NO_EXECUTE, NO_SCHEDULE, count_intolerable_prefer_no_schedule, tolerates
 
 __all__ = [
     "API_OBJECT",
+    "AWS_EBS",
+    "AZURE_DISK",
+    "BETA_REGION",
+    "BETA_ZONE",
     "DO_NOT_SCHEDULE",
+    "GCE_PD",
     "MAX_NODE_SCORE",
     "NAME_FIELD",
     "NODES",
     "NO_EXECUTE",
+    "NO_LIMIT",
+    "NO_PROVISIONER",
     "NO_SCHEDULE",
     "PODS",
+    "READ_WRITE_ONCE_POD",
+    "REGION",
     "SCHEDULE_ANYWAY",
     "SKIP",
+    "WAIT_FOR_FIRST_CONSUMER",
     "WILDCARD_IP",
+    "ZONE",
+    "ZONE_DELIMITER",
     "AffinityTerm",
     "AffinityTerms",
     "Args",
+    "AttachedVolume",
     "BoolArray",
     "Cache",
+    "ClaimUse",
+    "CsiNodes",
+    "CsiVolumes",
+    "Fault",
     "Field",
+    "FreeVolumes",
     "HostPort",
+    "InTreeLimits",
     "IntArray",
     "Interned",
     "Kind",
@@ -90,6 +145,8 @@ __all__ = [
     "Operator",
     "OwnerSelectors",
     "PendingPod",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
     "PodClasses",
     "PodInfo",
     "PodShape",
@@ -98,34 +155,54 @@ __all__ = [
     "QuantityError",
     "Refusal",
     "RequestedResources",
+    "Requirement",
     "RowBag",
     "SelectorError",
     "Share",
     "Skip",
     "SpreadConstraint",
+    "StorageCapacities",
+    "StorageClass",
+    "StorageObjects",
     "Taint",
     "TopologySpreadConstraint",
     "UtilizationShape",
+    "Volume",
+    "VolumeChoice",
     "WeightedMean",
     "WeightedNodeTerm",
+    "claim_key",
+    "claim_volume_name",
     "compile_affinity",
     "compile_node_selector",
     "compile_preferred_terms",
     "compile_spread_constraints",
+    "compile_terms",
+    "compile_topologies",
     "count_intolerable_prefer_no_schedule",
     "count_service_pods",
     "decide_taints",
+    "describe_foreign_claim",
     "field_validator",
+    "is_claim_bound",
+    "is_controlled_by",
     "is_extended_resource",
     "is_qualified_name",
     "lengthen",
     "measure_percents",
     "model_validator",
     "normalize_to_best",
+    "plugin_of",
+    "requested_bytes",
     "score_spread",
     "select_rows",
     "select_rows_of_term",
+    "select_rows_of_terms",
     "select_untolerated_rows",
+    "selected_node",
+    "storage_class_name",
     "tolerates",
+    "translate_affinity",
     "uses",
+    "volume_handle",
 ]

@@ -49,8 +49,8 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     ``nodes`` has one entry a candidate, shape (candidates,), bool; None refuses them all. ``reason`` is the same for
     every node, because kube-scheduler groups equal reasons. ``resolvable`` says whether evicting pods could help
-    (upstream's Unschedulable) or not (UnschedulableAndUnresolvable). With ``error`` these nodes could not be judged
-    (upstream's Error), because something that is in the cluster cannot be; evicting no pod helps then.
+    (upstream's Unschedulable) or not (UnschedulableAndUnresolvable). With ``error`` the nodes could not be judged
+    (upstream's Error), for something in the cluster makes no sense; they are refused, and no pods evicted for them.
     """
 
     nodes: BoolArray | None
@@ -145,6 +145,9 @@ class Predicate(Algorithm):
 
 class Priority(Algorithm):
     """Says how good each candidate is for a pod."""
+
+    default_weight: ClassVar[int] = 1
+    """How much it counts in a profile that gives it no weight."""
 
     @abstractmethod
     def prioritize(self, pod: PendingPod, nodes: Nodes) -> Skip | IntArray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from extender.framework.cache import Cache
 from extender.framework.volume import StorageObject, StorageObjects
-from extender.model.claim import ClaimUse, claim_key, claim_use, class_name, is_controlled_by, volume_name
+from extender.model.claim import ClaimUse, claim_key, claim_use, claim_volume_name, is_controlled_by, storage_class_name
 from extender.model.column import BoolArray, IntArray, lengthen
 from extender.model.kind import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Kind, object_key
 from extender.model.object import ObjectMeta, Volume
@@ -129,6 +129,10 @@ class AttachedVolumes(Cache):
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
+    def concerns(self, pod: PendingPod) -> bool:
+        """Say whether any volume of a pod could count."""
+        return bool(pod.claims) or any(self._of_source(volume) is not None for volume in pod.spec.volumes or ())
+
     def of_pod(self, pod: PendingPod) -> Iterator[AttachedVolume | Fault]:
         """Yield what the volumes of a pod are, in order, as far as they count."""
         for volume in pod.spec.volumes or ():
@@ -192,10 +196,10 @@ class AttachedVolumes(Cache):
         return self._resolve(key, claim)
 
     def _resolve(self, key: str, claim: PersistentVolumeClaim) -> AttachedVolume | None:
-        volume = self._storage.volumes.get(volume_name(claim))
+        volume = self._storage.volumes.get(claim_volume_name(claim))
         if volume is not None:
             return self._of_volume(volume)
-        found = self._storage.classes.get(class_name(claim))
+        found = self._storage.classes.get(storage_class_name(claim))
         driver = self._driver_of(found.provisioner or "") if found else None
         return AttachedVolume(driver, key, unbound=True) if driver else None
 
@@ -250,8 +254,8 @@ class AttachedVolumes(Cache):
         if claim is None:
             return
         used.volume = self._resolve(key, claim)
-        volume = volume_name(claim)
-        used.depends = (volume, "" if volume in self._storage.volumes else class_name(claim))
+        volume = claim_volume_name(claim)
+        used.depends = (volume, "" if volume in self._storage.volumes else storage_class_name(claim))
         for index, name in zip((self._by_volume, self._by_class), used.depends, strict=True):
             if name:
                 index.setdefault(name, set()).add(key)

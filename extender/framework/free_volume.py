@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from extender.errors import QuantityError
 from extender.framework.cache import Cache
 from extender.framework.reach import Reach, Terms, Thing, compile_terms, select_rows_of_terms
-from extender.model.claim import claim_key, class_name, offered_bytes, requested_bytes
+from extender.model.claim import claim_key, offered_bytes, requested_bytes, storage_class_name
 from extender.model.column import BoolArray, IntArray
 from extender.model.kind import PERSISTENT_VOLUMES, Kind, object_key
 from extender.model.object import ClaimSpec, ObjectMeta
@@ -53,7 +54,7 @@ class FreeVolumes(Cache):
         if claim:
             self._kept[claim] = tuple(sorted((*self._kept.get(claim, ()), item), key=_name))
         elif thing is not None:
-            self._free.setdefault(class_name(item), Reach(self.table)).add(thing)
+            self._free.setdefault(storage_class_name(item), Reach(self.table)).add(thing)
 
     def remove(self, kind: Kind, item: PersistentVolume) -> None:  # noqa: ARG002
         """Undo ``add``."""
@@ -65,10 +66,10 @@ class FreeVolumes(Cache):
             else:
                 del self._kept[claim]
         elif thing is not None:
-            reach = self._free[class_name(item)]
+            reach = self._free[storage_class_name(item)]
             reach.remove(thing)
             if not len(reach):
-                del self._free[class_name(item)]
+                del self._free[storage_class_name(item)]
 
     def free(self, class_name: str) -> Reach[VolumeForm] | None:
         """Return the volumes of a class that have no claim, by size in bytes; None where there are none."""
@@ -80,7 +81,8 @@ class FreeVolumes(Cache):
         return [
             volume
             for volume in self._kept.get(object_key(meta), ())
-            if _reference(volume).uid in (None, "", meta.uid) and class_name(volume) == class_name(claim)
+            if _reference(volume).uid in (None, "", meta.uid)
+            and storage_class_name(volume) == storage_class_name(claim)
         ]
 
     def dump(self) -> Any:
@@ -144,15 +146,26 @@ class VolumeChoice:
         np.minimum.at(sizes, rows, reach.numbers[slots])
         best = reach.numbers[slots] == sizes[rows]
         found[rows[best]] = slots[best]
-        columns = reach.columns()
-        for slot in sorted((slot for slot in columns if usable[slot]), key=lambda slot: (reach.numbers[slot], slot)):
-            size = reach.numbers[slot]
-            better = columns[slot] & (sizes > size)
-            better &= self._taken(wanted.class_name, slot) < reach.counts[slot]
-            sizes[better], found[better] = size, slot
-            if bool((sizes <= size)[self._volumes.table.present].all()):
-                break
+        self._add_columns(reach, usable, wanted.class_name, sizes, found)
         return found
+
+    def _add_columns(
+        self, reach: Reach[VolumeForm], usable: BoolArray, class_name: str, sizes: IntArray, found: IntArray
+    ) -> None:
+        """Go on to volumes that many rows reach, the smallest first, and write them where they are better."""
+        columns = reach.columns()
+        offers = sorted((int(reach.numbers[slot]), slot) for slot in columns if usable[slot])
+        # An earlier claim takes one volume on a row, so of those in one place no more than these can be left over.
+        most = 1 + sum(name == class_name for name, _ in self._chosen)
+        offered: Counter[int] = Counter()
+        for size, slot in offers:
+            offered[id(columns[slot])] += 1
+            if offered[id(columns[slot])] > most:
+                continue
+            better = columns[slot] & (sizes > size)
+            if most > 1:
+                better &= self._taken(class_name, slot) < reach.counts[slot]
+            sizes[better], found[better] = size, slot
 
     def _taken(self, class_name: str, code: int | IntArray, rows: IntArray | slice = slice(None)) -> IntArray:
         """Return how many earlier claims have that volume on each of ``rows``."""
@@ -177,7 +190,7 @@ class _Wanted(NamedTuple):
     def by(cls, claim: PersistentVolumeClaim) -> _Wanted:
         spec = claim.spec or ClaimSpec()
         return cls(
-            class_name(claim),
+            storage_class_name(claim),
             requested_bytes(claim) or 0,
             _mode(spec),
             spec.volume_attributes_class_name or "",

@@ -30,8 +30,7 @@ _LIMIT_RESOURCES: Final[Mapping[str, str]] = {
 class InTreeVolumes(AttachedVolumes):
     """Counts the EBS, GCE PD and Azure disks that pods use by what their sources name them, under the driver's name.
 
-    Source: plugins/nodevolumelimits/non_csi.go of 1.22, the last release in which these drivers were built in and CSI
-    was a choice.
+    Source: plugins/nodevolumelimits/non_csi.go of 1.29; which nodes handle a driver through CSI they say themselves.
     """
 
     kinds = (NODES, *AttachedVolumes.kinds)

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from extender.framework.cache import Cache
 from extender.framework.store import FoldingStore
 from extender.model.kind import NODES, PODS, Kind, Store, object_key
@@ -97,7 +99,8 @@ class Mirror:
         row = self.table.index.get(node.name)
         before = None if row is None else self.table.infos[row]
         if before is not None and before.same_for_scheduling(node):
-            self.table.replace(node)
+            # The caches hold this very record, so it is brought up to date in place.
+            msgspec.structs.force_setattr(before, "resource_version", node.resource_version)
             return
         if before is not None:
             self._take_node(before)
@@ -129,7 +132,6 @@ class Mirror:
         """Hold a version of a pod; one that arrives with a node confirms its assumption."""
         before = self.pods.get(info.key)
         if before is not None and before.same_for_scheduling(info):
-            self._record(info)
             return
         if before is not None:
             self._forget_record(before)

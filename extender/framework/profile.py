@@ -17,6 +17,7 @@ from extender.framework.runner import Profile, Weighted
 from extender.model.kind import NODES, POD_DISRUPTION_BUDGETS, PODS, Kind
 
 A = TypeVar("A", bound=Algorithm)
+E = TypeVar("E", bound=AlgorithmEntry)
 
 
 class ProfileBinder:
@@ -58,10 +59,11 @@ class ProfileBinder:
         for place, name in enumerate(section.disabled):
             if name in mandatory:
                 self._problems.append(f"{path}.disabled[{place}]: {name} is mandatory and cannot be disabled")
-        chosen = dict(mandatory)
-        for where, name in found:
+        named = {name for _, name, _ in found}
+        chosen = {name: predicate for name, predicate in mandatory.items() if name not in named}
+        for where, name, _ in found:
             try:
-                chosen.setdefault(name, self._registry.predicate(name))
+                chosen[name] = self._registry.predicate(name)
             except ConfigurationError as error:
                 self._problems.append(f"{where}: {error}")
         return list(chosen.values())
@@ -72,20 +74,19 @@ class ProfileBinder:
         entries: Sequence[PriorityEntry] = section.enabled or []
         if section.enabled is None:
             entries = [PriorityEntry(name=name, weight=weight) for name, weight in default.priorities.items()]
-        weights = {entry.name: entry.weight for entry in entries}
         chosen = []
-        for where, name in self._named(entries, section.disabled, f"{path}.enabled"):
+        for where, name, entry in self._named(entries, section.disabled, f"{path}.enabled"):
             try:
                 cls = self._registry.priority(name)
             except ConfigurationError as error:
                 self._problems.append(f"{where}: {error}")
                 continue
-            chosen.append((cls, weights.get(name) or default.priorities.get(name, 1)))
+            chosen.append((cls, entry.weight or default.priorities.get(name, cls.default_weight)))
         return chosen
 
-    def _named(self, entries: Sequence[AlgorithmEntry], disabled: Sequence[str], path: str) -> list[tuple[str, str]]:
-        """Load what ``entries`` name, less what is disabled; return paths and names."""
-        found: dict[str, str] = {}
+    def _named(self, entries: Sequence[E], disabled: Sequence[str], path: str) -> list[tuple[str, str, E]]:
+        """Load what ``entries`` name, less what is disabled; return paths, names and entries."""
+        found: dict[str, tuple[str, str, E]] = {}
         for place, entry in enumerate(entries):
             where = f"{path}[{place}]"
             name = self._load(entry.name, f"{where}.name")
@@ -94,10 +95,10 @@ class ProfileBinder:
             if name in found:
                 self._problems.append(f"{where}.name: {name} is enabled twice")
                 continue
-            found[name] = where
+            found[name] = (where, name, entry)
             if entry.args is not None:
                 self._args[name] = (f"{where}.args", entry)
-        return [(where, name) for name, where in found.items()]
+        return list(found.values())
 
     def _load(self, reference: str, path: str) -> str | None:
         try:

@@ -7,7 +7,8 @@ nodes or things changed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -79,6 +80,34 @@ class Pairs(NamedTuple):
     slots: IntArray
 
 
+_NO_PAIRS: Final = Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class _Places(NamedTuple):
+    """Where things are: those that one value of a label pins, by its key and by slot, and others by slot."""
+
+    pinned: dict[str, dict[int, str]]
+    others: dict[int, Terms]
+
+    def put(self, slot: int, terms: Terms) -> None:
+        """Note where a thing is."""
+        pin = _pin(terms)
+        if pin is None:
+            self.others[slot] = terms
+        else:
+            self.pinned.setdefault(pin[0], {})[slot] = pin[1]
+
+    def drop(self, slot: int, terms: Terms) -> None:
+        """Undo ``put``, where it was done."""
+        pin = _pin(terms)
+        (self.others if pin is None else self.pinned.get(pin[0], {})).pop(slot, None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.pinned.clear()
+        self.others.clear()
+
+
 class Reach(Generic[T]):
     """Things, equal ones together, each in a slot.
 
@@ -93,12 +122,13 @@ class Reach(Generic[T]):
         self.counts: IntArray = np.zeros(_FIRST_CAPACITY, np.int64)
         self._slots: dict[Thing[T], int] = {}
         self._free: list[int] = list(range(_FIRST_CAPACITY - 1, -1, -1))
-        self._new: dict[int, Terms] = {}
+        self._places = _Places({}, {})
+        self._new = _Places({}, {})
         self._gone: set[int] = set()
         self._generation = -1
-        self._sorted: dict[str, tuple[IntArray, IntArray]] = {}
-        self._pairs = Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._pairs = _NO_PAIRS
         self._columns: dict[int, BoolArray] = {}
+        self._column_of_terms: dict[Terms, BoolArray] = {}
 
     def __len__(self) -> int:
         """Return how many different things there are."""
@@ -118,7 +148,8 @@ class Reach(Generic[T]):
         if not self.counts[slot]:
             del self._slots[thing]
             self.kinds.set(slot, None)
-            self._new.pop(slot, None)
+            self._places.drop(slot, thing.terms)
+            self._new.drop(slot, thing.terms)
             self._gone.add(slot)
 
     def pairs(self) -> Pairs:
@@ -127,7 +158,10 @@ class Reach(Generic[T]):
         return self._pairs
 
     def columns(self) -> dict[int, BoolArray]:
-        """Return what many rows reach: by slot which rows, shape (capacity,); not to be written to."""
+        """Return what many rows reach: by slot which rows, shape (capacity,); not to be written to.
+
+        Things that the same nodes reach have the same array.
+        """
         self._update()
         return self._columns
 
@@ -145,56 +179,74 @@ class Reach(Generic[T]):
         slot = self._free.pop()
         self.numbers[slot] = thing.number
         self.kinds.set(slot, thing.kind)
-        self._new[slot] = thing.terms
+        self._places.put(slot, thing.terms)
+        self._new.put(slot, thing.terms)
         return slot
 
     def _update(self) -> None:
         """Bring pairs and columns up to date: wholly when nodes changed, else as far as things did."""
         if self._generation != self._table.generation:
             self._generation = self._table.generation
-            self._sorted.clear()
+            self._pairs = _NO_PAIRS
             self._columns.clear()
-            self._pairs = Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
-            self._new = {slot: thing.terms for thing, slot in self._slots.items()}
-        elif self._gone:
-            gone: BoolArray = np.zeros(len(self.counts), np.bool_)
-            gone[list(self._gone)] = True
-            keep = ~gone[self._pairs.slots]
-            self._pairs = Pairs(self._pairs.rows[keep], self._pairs.slots[keep])
-            for slot in self._gone:
-                self._columns.pop(slot, None)
+            self._column_of_terms.clear()
+            self._locate(self._places)
+        else:
+            if self._gone:
+                self._drop_gone()
+            if self._new.pinned or self._new.others:
+                self._locate(self._new)
+        self._new.clear()
         self._free += self._gone
         self._gone.clear()
-        if self._new:
-            self._locate(self._new)
-            self._new = {}
 
-    def _locate(self, things: Mapping[int, Terms]) -> None:
-        found, owners, sizes = [self._pairs.rows], [], []
-        for slot, terms in things.items():
-            rows = self._rows_of(terms)
+    def _drop_gone(self) -> None:
+        gone: BoolArray = np.zeros(len(self.counts), np.bool_)
+        gone[list(self._gone)] = True
+        keep = ~gone[self._pairs.slots]
+        self._pairs = Pairs(self._pairs.rows[keep], self._pairs.slots[keep])
+        for slot in self._gone:
+            self._columns.pop(slot, None)
+
+    def _locate(self, places: _Places) -> None:
+        found = [self._pairs, *itertools.starmap(self._locate_pinned, places.pinned.items())]
+        for slot, terms in places.others.items():
+            rows = np.flatnonzero(select_rows_of_terms(self._table, terms))
             if len(rows) > _FEW_ROWS:
-                column: BoolArray = np.zeros(self._table.capacity, np.bool_)
-                column[rows] = True
-                self._columns[slot] = column
-                continue
-            found.append(rows)
-            owners.append(slot)
-            sizes.append(len(rows))
-        added = np.repeat(np.array(owners, np.int64), sizes)
-        self._pairs = Pairs(np.concatenate(found), np.concatenate([self._pairs.slots, added]))
+                self._columns[slot] = self._column(terms)
+            else:
+                found.append(Pairs(rows, np.full(len(rows), slot)))
+        self._pairs = Pairs(*map(np.concatenate, zip(*found, strict=True)))
 
-    def _rows_of(self, terms: Terms) -> IntArray:
-        """Return the rows that reach a thing; at once where a single label pins it, as most local volumes are."""
-        if len(terms) != 1 or len(terms[0]) != 1 or terms[0][0].operator is not Operator.IN:
-            return np.flatnonzero(select_rows_of_terms(self._table, terms))
-        (requirement,) = terms[0]
-        column = self._table.label(requirement.key)
-        if requirement.key not in self._sorted:
-            order = np.argsort(column.codes, kind="stable")
-            starts = np.searchsorted(column.codes[order], np.arange(len(column.values) + 1))
-            self._sorted[requirement.key] = (order, starts)
-        order, starts = self._sorted[requirement.key]
-        codes = [code for value in requirement.values if (code := column.code(value)) is not None]
-        groups = [order[starts[code] : starts[code + 1]] for code in codes]
-        return groups[0] if len(groups) == 1 else np.concatenate([order[:0], *groups])
+    def _locate_pinned(self, key: str, values: dict[int, str]) -> Pairs:
+        """Find the rows of all things that ``values``, by slot, of one label pin: sort the rows by value once."""
+        column = self._table.label(key)
+        known = [(slot, code) for slot, value in values.items() if (code := column.code(value)) is not None]
+        if not known:
+            return _NO_PAIRS
+        slots, codes = np.array(known, np.int64).T
+        order = np.argsort(column.codes, kind="stable")
+        starts = np.searchsorted(column.codes[order], np.arange(len(column.values) + 1))
+        sizes = starts[codes + 1] - starts[codes]
+        for slot in slots[sizes > _FEW_ROWS].tolist():
+            self._columns[slot] = self._column(((LabelRequirement(key, Operator.IN, frozenset((values[slot],))),),))
+        few = sizes <= _FEW_ROWS
+        slots, firsts, sizes = slots[few], starts[codes][few], sizes[few]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return Pairs(order[np.repeat(firsts, sizes) + within], np.repeat(slots, sizes))
+
+    def _column(self, terms: Terms) -> BoolArray:
+        column = self._column_of_terms.get(terms)
+        if column is None:
+            column = self._column_of_terms[terms] = select_rows_of_terms(self._table, terms)
+        return column
+
+
+def _pin(terms: Terms) -> tuple[str, str] | None:
+    """Return the label and the only value that ``terms`` ask for, as those of a local volume do; None for others."""
+    if len(terms) != 1 or len(terms[0]) != 1:
+        return None
+    (requirement,) = terms[0]
+    if requirement.operator is not Operator.IN or len(requirement.values) != 1:
+        return None
+    return requirement.key, next(iter(requirement.values))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from extender.framework.cache import Cache
+from extender.model.claim import claim_key
 from extender.model.kind import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind, object_key
 from extender.model.object import ObjectMeta
 from extender.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -31,6 +32,10 @@ class StorageObjects(Cache):
     def remove(self, kind: Kind, item: StorageObject) -> None:
         """Undo ``add``."""
         del self._of(kind)[_key(item)]
+
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """Return a claim, or None where there is no such thing."""
+        return self.claims.get(claim_key(namespace, name))
 
     def dump(self) -> Any:
         """Return the objects by kind and name."""

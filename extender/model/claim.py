@@ -70,23 +70,23 @@ def is_controlled_by(claim: PersistentVolumeClaim, pod_uid: str) -> bool:
     return controller is not None and (controller.uid or "") == pod_uid
 
 
-def class_name(item: PersistentVolume | PersistentVolumeClaim) -> str:
+def storage_class_name(item: PersistentVolume | PersistentVolumeClaim) -> str:
     """Return the name of the storage class of a claim or volume; empty where it has none."""
-    named = annotation(item, CLASS_ANNOTATION)
+    named = _annotation(item, CLASS_ANNOTATION)
     if named is not None:
         return named
     spec: ClaimSpec | PersistentVolumeSpec | None = item.spec
     return (spec and spec.storage_class_name) or ""
 
 
-def volume_name(claim: PersistentVolumeClaim) -> str:
+def claim_volume_name(claim: PersistentVolumeClaim) -> str:
     """Return the name of the volume that the claim is bound to or asks for; empty where there is none."""
     return (claim.spec and claim.spec.volume_name) or ""
 
 
-def is_bound(claim: PersistentVolumeClaim) -> bool:
+def is_claim_bound(claim: PersistentVolumeClaim) -> bool:
     """Say whether the claim has a volume and its binding is complete."""
-    return bool(volume_name(claim)) and annotation(claim, BIND_COMPLETED) is not None
+    return bool(claim_volume_name(claim)) and _annotation(claim, BIND_COMPLETED) is not None
 
 
 def requested_bytes(claim: PersistentVolumeClaim) -> int | None:
@@ -108,8 +108,12 @@ def offered_bytes(volume: PersistentVolume) -> int:
     return _bytes(volume.spec.capacity if volume.spec else None) or 0
 
 
-def annotation(item: PersistentVolume | PersistentVolumeClaim, key: str) -> str | None:
-    """Return the value of an annotation, or None where the object does not have it."""
+def selected_node(claim: PersistentVolumeClaim) -> str | None:
+    """Return the node that the claim's volume is being made for, or None where there is no such node yet."""
+    return _annotation(claim, SELECTED_NODE)
+
+
+def _annotation(item: PersistentVolume | PersistentVolumeClaim, key: str) -> str | None:
     meta = item.metadata or ObjectMeta()
     return (meta.annotations or {}).get(key)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from extender.errors import QuantityError, RequestError
 from extender.model.affinity import AffinityTerms, compile_affinity
+from extender.model.claim import ClaimUse, claim_uses
 from extender.model.kind import object_key
 from extender.model.object import (
     Affinity,
@@ -228,6 +229,11 @@ class PendingPod:
     def requests(self) -> PodRequests:
         """Requests by resource: millicores for cpu, whole units for everything else."""
         return self.shape.requests
+
+    @cached_property
+    def claims(self) -> tuple[ClaimUse, ...]:
+        """The claims among the pod's volumes, in order."""
+        return tuple(claim_uses(self.name, self.spec.volumes or ()))
 
     @cached_property
     def node_matcher(self) -> NodeMatcher:

@@ -61,6 +61,20 @@ def _comment(comments: Mapping[str, str], path: str, indent: int) -> Iterator[st
 
 
 def _scalar(value: Any) -> str:
-    """Return a value on one line, as flow where it is not scalar."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    """Return a value on one line, as flow where it is a list or a mapping."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_quoted(key)}: {_quoted(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_quoted, value))}]"
+    style = '"' if isinstance(value, str) and not value.isprintable() else None
+    return _dump(value, style)
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as it may stand inside a flow, where commas and brackets have a meaning."""
+    return _dump(value, '"') if isinstance(value, str) else _scalar(value)
+
+
+def _dump(value: Any, style: str | None) -> str:
+    text = yaml.safe_dump(value, default_style=style, width=10**9, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")

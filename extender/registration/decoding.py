@@ -1,7 +1,8 @@
 """From a document to extenders, as strictly as kube-scheduler decodes it.
 
-A KubeSchedulerConfiguration is refused for an unknown key, also for one in the wrong case, and for a value of the wrong
-type. The extenders of a Policy are decoded by Go's own package, which takes keys in any case and overlooks unknown ones.
+A KubeSchedulerConfiguration is refused for an unknown key, also for one in the wrong case, and for a value of the
+wrong type. The extenders of a Policy are decoded by Go's own package, which takes keys in any case and overlooks
+unknown ones.
 Source: k8s.io/kube-scheduler ``config``, and the scheme of kube-scheduler, which decodes strictly from 1.19 on.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from extender.errors import ConfigurationError
@@ -22,26 +23,36 @@ def registration(request: Request) -> str:
     return render(tree, _head(request) | _entry_comments(request, "extenders[0]"))
 
 
-def joined(request: Request, existing: Mapping[str, Any]) -> str:
-    """Return ``existing``, a scheduler's configuration, with the service as its last extender; comments are lost.
+def adopt(request: Request, existing: object) -> Request:
+    """Return ``request`` in the version of ``existing``, a scheduler's configuration that it is to be added to.
 
-    Raises ConfigurationError when kube-scheduler would not take the outcome, or ``existing`` is of another version.
+    Raises ConfigurationError when ``existing`` is none, or another version was asked for.
     """
     configuration, findings = decode(existing)
     if configuration is None:
-        raise ConfigurationError([str(finding) for finding in findings])
-    asked = request.dialect if request.api_version or request.kubernetes else configuration.dialect
-    if asked != configuration.dialect:
+        raise ConfigurationError([f"--add-to: {finding}" for finding in findings])
+    dialect = configuration.dialect
+    if (request.api_version or request.kubernetes) and request.dialect != dialect:
         raise ConfigurationError(
-            f"--add-to: the file is of version {configuration.dialect.name}, not {asked.name}; leave the version out"
+            f"--add-to: the file is of version {dialect.name}, not {request.dialect.name}; leave the version out"
         )
-    extenders = [*(existing.get("extenders") or []), _entry(request, asked)]
+    if request.scheduler_names:
+        raise ConfigurationError("--scheduler-name: the profiles of the file stay as they are; leave the option out")
+    return replace(request, api_version=dialect.name)
+
+
+def joined(request: Request, existing: Mapping[str, Any]) -> str:
+    """Return ``existing``, a scheduler's configuration, with the service as its last extender; comments are lost.
+
+    Raises ConfigurationError when kube-scheduler would not take the outcome.
+    """
+    extenders = [*(existing.get("extenders") or []), _entry(request)]
     tree = {**existing, "extenders": extenders}
     configuration, findings = decode(tree)
     findings += judge(configuration) if configuration else []
-    if problems := [str(finding) for finding in findings if finding.severity is Severity.ERROR]:
-        raise ConfigurationError([f"--add-to: {problem}" for problem in problems])
-    return render(tree, _entry_comments(request, f"extenders[{len(extenders) - 1}]", asked))
+    if problems := [f"--add-to: {finding}" for finding in findings if finding.severity is Severity.ERROR]:
+        raise ConfigurationError(problems)
+    return render(tree, _entry_comments(request, f"extenders[{len(extenders) - 1}]"))
 
 
 # --- the tree --------------------------------------------------------------------------------------------------------
@@ -54,10 +65,11 @@ def _document(request: Request) -> dict[str, Any]:
         tree["clientConnection"] = {"kubeconfig": request.kubeconfig}
         if request.scheduler_names:
             tree["profiles"] = [{"schedulerName": name} for name in request.scheduler_names]
-    return {**tree, "extenders": [_entry(request, dialect)]}
+    return {**tree, "extenders": [_entry(request)]}
 
 
-def _entry(request: Request, dialect: Dialect) -> dict[str, Any]:
+def _entry(request: Request) -> dict[str, Any]:
+    dialect = request.dialect
     entry: dict[str, Any] = {"urlPrefix": request.url.rstrip("/")}
     if request.address.scheme == "https":
         entry[dialect.https_key] = True
@@ -106,23 +118,24 @@ def _head(request: Request) -> dict[str, str]:
         f"It is read once, at start: restart kube-scheduler after a change.\n{spelling}",
         "clientConnection": "With --config the flag --kubeconfig does not count: the file has to be named here.",
         "profiles": beside,
-        "extenders": "A sample of the nodes is filtered, so a pod may be called unschedulable although a node outside the "
-        "sample fits.\nOnly percentageOfNodesToScore: 100"
-        + (", a flag of kube-scheduler here," if dialect.is_policy else " on the top level")
+        "extenders": "A sample of the nodes is filtered, so a pod may be called unschedulable although a node outside "
+        "the sample fits.\nOnly percentageOfNodesToScore: 100"
+        + (", which a Policy cannot say," if dialect.is_policy else " on the top level")
         + " rules that out; in large clusters it costs most of the throughput.",
     }
 
 
-def _entry_comments(request: Request, path: str, dialect: Dialect | None = None) -> dict[str, str]:
-    dialect = dialect or request.dialect
+def _entry_comments(request: Request, path: str) -> dict[str, str]:
+    dialect = request.dialect
     comments = {
         "urlPrefix": _on_url(request),
         dialect.https_key: "The scheme of urlPrefix decides on HTTPS. "
         + ("Nothing is verified: insecure." if request.tls.insecure else "Without a caFile nothing would be verified."),
         "tlsConfig": _on_tls(request),
-        "filterVerb": "A pod refused for a reason outside Kubernetes' own objects is tried again when something changes "
-        "in the cluster, otherwise after up to five minutes.",
-        "preemptVerb": "Without it preemption does not ask, and evicts pods for nodes that filter refuses all the same.",
+        "filterVerb": "A pod refused for a reason outside Kubernetes' own objects is tried again when something "
+        "changes in the cluster, otherwise after up to five minutes.",
+        "preemptVerb": "Without it preemption does not ask, and evicts pods for nodes that filter refuses all the "
+        "same.",
         "bindVerb": "The service binds all pods that reach it. Only one extender in the file may have this key.",
         "weight": _on_weight(request.weight, dialect),
         "nodeCacheCapable": "Sends names of nodes, not whole nodes. With false, calls are many times slower, and "
@@ -142,8 +155,8 @@ def _on_url(request: Request) -> str:
     ]
     if "." in host and host.rstrip(".").split(".")[-1] in ("svc", "local"):
         lines.append(
-            "On the host's network, where kube-scheduler mostly runs, names of Services do not resolve unless its pod has "
-            "dnsPolicy: ClusterFirstWithHostNet. A ClusterIP always works."
+            "On the host's network, where kube-scheduler mostly runs, names of Services do not resolve unless its pod "
+            "has dnsPolicy: ClusterFirstWithHostNet. A ClusterIP always works."
         )
     return "\n".join(lines)
 
@@ -167,8 +180,8 @@ def _on_weight(weight: int, dialect: Dialect) -> str:
     most, total = POINTS_PER_WEIGHT * weight, dialect.in_tree_points
     lines = [
         "Needed with prioritizeVerb, 1 at least: without it kube-scheduler does not start.",
-        f"A score of 10 adds 10 x 10 x {weight} = {most} points. All in-tree score plug-ins together add up to {total}, "
-        f"and each 100 times its weight: {listed}.",
+        f"A score of 10 adds 10 x 10 x {weight} = {most} points. All in-tree score plug-ins together add up to "
+        f"{total}, and each 100 times its weight: {listed}.",
     ]
     if AVOID_PODS in dialect.weights:
         lines.append(

@@ -67,7 +67,7 @@ class Entry:
     verbs: Mapping[str, str] = field(default_factory=dict)
     weight: int = 0
     enable_https: bool = False
-    tls: TlsSettings = TlsSettings()
+    tls: TlsSettings = field(default_factory=TlsSettings)
     timeout_nanoseconds: int | None = None
     node_cache_capable: bool = False
     managed_resources: tuple[ManagedResource, ...] = ()
@@ -94,9 +94,29 @@ class Entry:
         """Whether the server's certificate is looked at. Source: makeTransport of pkg/scheduler/extender.go, 1.36."""
         return not self.tls.insecure and (self.tls.has_authority or not self.enable_https)
 
+    def is_interested(self, pod: Mapping[str, Any]) -> bool:
+        """Tell whether the extender is asked about a pod."""
+        names = [resource.name for resource in self.managed_resources]
+        return not names or any(names_resource(pod, name) for name in names)
+
     def url(self, verb: str) -> str:
         """Return what a verb is POSTed to."""
         return f"{self.url_prefix.rstrip('/')}/{self.verbs[verb]}"
+
+
+def names_resource(pod: Mapping[str, Any], name: str) -> bool:
+    """Tell whether a container or init container requests or limits a resource, if only to 0.
+
+    Nothing else in a pod counts. Source: IsInterested of pkg/scheduler/extender.go, 1.36.
+    """
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return any(in_resources(container.get("resources"), name) for container in containers)
+
+
+def in_resources(resources: Mapping[str, Any] | None, name: str) -> bool:
+    """Tell whether ``name`` stands in requests or limits."""
+    return any(name in ((resources or {}).get(kind) or {}) for kind in ("requests", "limits"))
 
 
 @dataclass(frozen=True)

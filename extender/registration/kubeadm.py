@@ -6,7 +6,6 @@ Source: kubeadm's ``phases/controlplane`` (the command and the volumes of kube-s
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Any
 
 from extender.registration.commented import render
 from extender.registration.request import Request
@@ -16,6 +15,9 @@ PATCH_FILE = "kube-scheduler+strategic.yaml"
 
 _KUBECONFIG = "/etc/kubernetes/scheduler.conf"
 """What kubeadm mounts of its own."""
+
+_LAST_WITH_OPEN_PORT = 22
+"""Up to this minor release kube-scheduler opens a second port, without access control, unless told not to."""
 
 
 def patch(request: Request) -> str:
@@ -38,6 +40,8 @@ def _command(request: Request) -> list[str]:
         request.dialect.flag.removeprefix("--"): request.config_file,
         "leader-elect": "true",
     }
+    if request.minor is not None and request.minor <= _LAST_WITH_OPEN_PORT:
+        flags["port"] = "0"
     if request.dialect.is_policy:
         flags["kubeconfig"] = request.kubeconfig
     return ["kube-scheduler", *(f"--{flag}={flags[flag]}" for flag in sorted(flags))]
@@ -68,10 +72,10 @@ def _comments(request: Request) -> dict[str, str]:
         "--policy-config-file adds the Policy."
         if request.dialect.is_policy
         else "--config is added; --kubeconfig and the deprecated --kube-api-qps, --kube-api-burst, "
-        "--kube-api-content-type and --profiling are left out, because they do not count beside it: set them in the file."
+        "--kube-api-content-type and --profiling do not count beside it and are left out: set them in the file."
     )
     return {
-        "": f"{PATCH_FILE}: put it alone into a directory and name that to kubeadm init, join or upgrade by "
+        "": f"{PATCH_FILE}: save it by this name, and name its directory to kubeadm init, join or upgrade by "
         "--patches. It changes /etc/kubernetes/manifests/kube-scheduler.yaml on each control-plane machine.",
         "spec.containers[0].command": "A patch replaces the whole command: add the extraArgs of your own. " + gone,
         "spec.volumes": f"Put {request.config_file} on every control-plane machine before: kube-scheduler does not "

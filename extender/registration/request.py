@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
@@ -34,7 +34,7 @@ class Request:
     scheduler_names: tuple[str, ...] = ()
     kubeconfig: str = "/etc/kubernetes/scheduler.conf"
     config_file: str = "/etc/kubernetes/scheduler-extender.yaml"
-    tls: TlsSettings = TlsSettings()
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     def checked(self) -> Self:
         """Return the request if all of it can be had. Raises ConfigurationError with a line an option."""
@@ -58,6 +58,11 @@ class Request:
         if self.api_version:
             return BY_NAME[self.api_version]
         return newest(parse_release(self.kubernetes)) if self.kubernetes else DIALECTS[0]
+
+    @property
+    def minor(self) -> int | None:
+        """The minor number of the release: the one named, else the last that reads the version; None for no end."""
+        return parse_release(self.kubernetes) if self.kubernetes else self.dialect.last
 
     @property
     def timeout_nanoseconds(self) -> int:

@@ -1,7 +1,7 @@
 """What is wrong with extenders that kube-scheduler can decode, and what follows from them.
 
-Sources: validateExtenders of ``pkg/scheduler/apis/config/validation``, ``extender.go``, ``scheduler.go`` (buildExtenders)
-and ``schedule_one.go`` of kube-scheduler 1.36.
+Sources: validateExtenders of ``pkg/scheduler/apis/config/validation``, ``extender.go``, ``scheduler.go``
+(buildExtenders) and ``schedule_one.go`` of kube-scheduler 1.36.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _resources(entry: Entry) -> Iterator[Finding]:
         if "filter" not in entry.verbs:
             yield error(
                 f"{path}.ignoredByScheduler",
-                f"nobody looks whether {resource.name} is enough: kube-scheduler leaves it to an extender without filterVerb",
+                f"nobody looks whether {resource.name} is enough: the extender it is left to has no filterVerb",
                 "set filterVerb, or ignoredByScheduler: false",
             )
         elif entry.ignorable:
@@ -235,7 +235,8 @@ def _resources(entry: Entry) -> Iterator[Finding]:
         else:
             yield note(
                 f"{path}.ignoredByScheduler",
-                f"only the extender looks whether {resource.name} is enough; ignoredResources of NodeResourcesFit do not count",
+                f"only the extender looks whether {resource.name} is enough, "
+                "and ignoredResources of NodeResourcesFit do not count",
             )
 
 

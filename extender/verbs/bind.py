@@ -19,8 +19,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from extender import wire
-from extender.errors import ApiError, ApiUnreachable, BindError, ClusterError, QuantityError
+from extender import journal, wire
+from extender.errors import ApiError, ApiUnreachable, BindError, ClusterError, NotLeaderError, QuantityError
 from extender.model.object import ObjectMeta, Pod, PodSpec
 from extender.model.pod import PodInfo
 from extender.verbs.service import Service
@@ -42,8 +42,31 @@ class Binding(Protocol):
         """Read a pod; raises ApiError or ApiUnreachable."""
 
 
+class BindObserver(Protocol):
+    """Counts what became of binds."""
+
+    def bound(self, result: str, seconds: float) -> None:
+        """Note the end of a bind: ``bound``, ``already bound``, or the class name of what it failed with."""
+
+    def bind_retried(self, code: str) -> None:
+        """Note that a binding is asked for once more after an answer with ``code``, or ``none``."""
+
+
+class Unobserved:
+    """Counts nothing."""
+
+    def bound(self, *_: object) -> None:
+        """Forget it."""
+
+    def bind_retried(self, *_: object) -> None:
+        """Forget it."""
+
+
 class Binder:
-    """Binds pods; ``now_seconds`` is the clock of deadlines and of assumed pods."""
+    """Binds pods; ``now_seconds`` is the clock of deadlines and of assumed pods.
+
+    ``barred`` says why nothing may be bound here and now, or returns nothing: one replica of several binds.
+    """
 
     def __init__(
         self,
@@ -53,13 +76,17 @@ class Binder:
         now_seconds: Callable[[], float],
         bind_seconds: float,
         confirm_seconds: float,
+        barred: Callable[[], str] = str,
+        observer: BindObserver = Unobserved(),  # noqa: B008 - it has no state
     ) -> None:
         self._service = service
         self._client = client
         self._now_seconds = now_seconds
         self._bind_seconds = bind_seconds
         self._confirm_seconds = confirm_seconds
-        self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._barred = barred
+        self._observer = observer
+        self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
 
     async def answer(self, body: bytes) -> bytes:
         """Return the reply to a request.
@@ -67,12 +94,16 @@ class Binder:
         Raises:
             RequestError: the request cannot be understood.
             NotReadyError: the caches are not complete.
+            NotLeaderError: it is for another replica to bind.
             BindError: the pod is not bound; says why.
         """
         request = wire.decode_bind(body)
         if not request.uid:
             raise BindError("PodUID: is missing; a pod is not bound by name alone, since another may bear it by now")
+        journal.about(_key(request), request.uid)
         self._service.check_ready()
+        self._check_leading(request)
+        journal.enter("bind")
         await self.bind(request)
         return wire.encode_bind()
 
@@ -86,7 +117,8 @@ class Binder:
         if running is None:
             task = asyncio.create_task(self._bind(request), name=f"bind {request.namespace}/{request.name}")
             self._running[request.uid] = (request.node, task)
-            task.add_done_callback(lambda done: self._ended(request, done))
+            started = self._now_seconds()
+            task.add_done_callback(lambda done: self._ended(request, done, self._now_seconds() - started))
         else:
             node, task = running
             if node != request.node:
@@ -98,16 +130,32 @@ class Binder:
         while self._running:
             await asyncio.wait([task for _, task in self._running.values()])
 
-    def _ended(self, request: BindRequest, task: asyncio.Task[None]) -> None:
-        del self._running[request.uid]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("bind failed", extra={"pod": _key(request), "node": request.node, "error": str(error)})
+    def _check_leading(self, request: BindRequest) -> None:
+        barred = self._barred()
+        if barred:
+            raise NotLeaderError(f"pod {_key(request)} is not bound: {barred}")
 
-    async def _bind(self, request: BindRequest) -> None:
+    def _ended(self, request: BindRequest, task: asyncio.Task[str], seconds: float) -> None:
+        del self._running[request.uid]
+        if task.cancelled():
+            return
+        subject = {"pod": _key(request), "uid": request.uid, "node": request.node, "seconds": round(seconds, 6)}
+        error = task.exception()
+        if error is None:
+            self._observer.bound(task.result(), seconds)
+            _log.debug(task.result(), extra=subject)
+        else:
+            self._observer.bound(type(error).__name__, seconds)
+            _log.warning("bind failed", extra={**subject, "error": str(error)})
+            recorder = self._service.recorder
+            recorder.bind_failed(request.namespace, request.name, request.uid, request.node, str(error))
+
+    async def _bind(self, request: BindRequest) -> str:
+        """Bind a pod and return ``bound``, or ``already bound`` where nothing was left to do."""
         placed = self._service.mirror.placed(request.uid)
         if placed is not None:
             _require_node(request, placed.node_name)
-            return
+            return "already bound"
         deadline = self._now_seconds() + self._bind_seconds
         self._service.mirror.assume(await self._record(request, deadline))
         try:
@@ -116,6 +164,8 @@ class Binder:
             self._service.mirror.forget(request.uid)
             raise
         self._service.mirror.finish_binding(request.uid, self._now_seconds() + self._confirm_seconds)
+        self._service.recorder.bound(request.namespace, request.name, request.uid, request.node)
+        return "bound"
 
     async def _record(self, request: BindRequest, deadline: float) -> PodInfo:
         """Return the record to assume, from the mirror, from a request seen lately, or from the API server."""
@@ -133,15 +183,17 @@ class Binder:
     async def _post(self, request: BindRequest, deadline: float) -> None:
         """Ask for the binding until an answer settles it or the time is over."""
         while True:
-            pause = _RETRY_PAUSE_SECONDS
+            self._check_leading(request)
+            pause, code = _RETRY_PAUSE_SECONDS, "none"
             try:
                 return await self._attempt(request, deadline)
             except ApiError as error:
-                pause, failure = error.retry_after_seconds or pause, str(error)
+                pause, code, failure = error.retry_after_seconds or pause, str(error.code), str(error)
             except ApiUnreachable as error:
                 failure = str(error)
             if self._now_seconds() + pause >= deadline:
                 raise BindError(f"pod {_key(request)}: {failure}; gave up within the time kube-scheduler allows")
+            self._observer.bind_retried(code)
             await asyncio.sleep(pause)
 
     async def _attempt(self, request: BindRequest, deadline: float) -> None:

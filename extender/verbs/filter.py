@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from extender import wire
+from extender import journal, wire
 from extender.framework.nomination import filter_with_nominated
 from extender.framework.runner import Filtered
 from extender.verbs.candidate import Asked
@@ -25,11 +25,18 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     """
     request = wire.decode_filter(body)
     pod = service.read_pod(request.pod)
+    journal.about(pod.key, pod.uid)
     service.check_ready()
     with service.candidates.read(request) as asked:
+        journal.enter("evaluate")
         filtered = filter_with_nominated(service.mirror, service.runner, pod, asked.nodes, deadline_seconds)
+    journal.enter("encode")
     failed, unresolvable = _refusals(asked, filtered)
     keep = filtered.fits if asked.known is None else _spread(filtered, asked)
+    fitting = np.count_nonzero(keep)
+    journal.counted(len(asked.names), fitting)
+    if asked.names and not fitting:
+        service.recorder.nothing_fits(pod.namespace, pod.name, pod.uid, len(asked.names), _summary(asked, filtered))
     if asked.raws is not None:
         kept = [raw for raw, fits in zip(asked.raws, keep.tolist(), strict=True) if fits]
         return wire.encode_filter_nodes(kept, failed, unresolvable)
@@ -47,6 +54,14 @@ def _refusals(asked: Asked, filtered: Filtered) -> tuple[dict[str, str], dict[st
     if asked.known is not None:
         unresolvable |= dict.fromkeys(asked.name_array[~asked.known].tolist(), UNKNOWN_NODE)
     return failed, unresolvable
+
+
+def _summary(asked: Asked, filtered: Filtered) -> list[tuple[int, tuple[str, ...]]]:
+    """Return how many nodes were refused for which reasons."""
+    counts = np.bincount(filtered.codes, minlength=len(filtered.outcomes) + 1).tolist()
+    summary = [(count, outcome.reasons) for count, outcome in zip(counts[1:], filtered.outcomes, strict=True) if count]
+    unknown = len(asked.names) - len(asked.nodes)
+    return [*summary, (unknown, (UNKNOWN_NODE,))] if unknown else summary
 
 
 def _spread(filtered: Filtered, asked: Asked) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

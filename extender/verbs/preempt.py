@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender import wire
+from extender import journal, wire
 from extender.framework.preemption import NEVER, Eviction
 from extender.model.pod import PodInfo
 from extender.verbs.service import Service
@@ -24,7 +24,9 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     """
     request = wire.decode_preempt(body)
     pod = service.read_pod(request.pod)
+    journal.about(pod.key, pod.uid)
     service.check_ready()
+    journal.enter("evaluate")
     kept: dict[str, Victims] = {}
     for node, victims in request.victims.items() if pod.spec.preemption_policy != NEVER else ():
         row = service.mirror.table.index.get(node)
@@ -37,6 +39,8 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
         eviction = service.preemption.complete(pod, row, Eviction(placed, victims.violations), deadline_seconds)
         if eviction is not None:
             kept[node] = Victims([info.uid for info in eviction.victims], eviction.violations)
+    journal.enter("encode")
+    journal.counted(len(request.victims), len(kept))
     return wire.encode_preempt(kept)
 
 

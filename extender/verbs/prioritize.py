@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from extender import wire
+from extender import journal, wire
 from extender.framework.algorithm import MAX_NODE_SCORE
 from extender.framework.runner import Profile
 from extender.model.column import IntArray
@@ -22,9 +22,13 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     """
     request = wire.decode_filter(body)
     pod = service.read_pod(request.pod)
+    journal.about(pod.key, pod.uid)
     service.check_ready()
     with service.candidates.read(request) as asked:
+        journal.enter("evaluate")
         totals = service.runner.prioritize(pod, asked.nodes, deadline_seconds)
+    journal.enter("encode")
+    journal.counted(len(asked.names), len(asked.nodes))
     scores = to_wire(service.runner.profile, totals)
     if asked.known is not None:
         everyone = np.zeros(len(asked.names), np.int64)

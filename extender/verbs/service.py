@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from msgspec import Raw
 
@@ -18,12 +19,47 @@ from extender.verbs.candidate import CandidateReader
 _REMEMBERED_PODS = 1024
 
 
+class EventRecorder(Protocol):
+    """Is told what became of pods, and returns at once."""
+
+    def bound(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Note that a pod was bound."""
+
+    def bind_failed(self, namespace: str, name: str, uid: str, node: str, problem: str) -> None:
+        """Note that a pod was not bound, and why."""
+
+    def nothing_fits(
+        self, namespace: str, name: str, uid: str, nodes: int, refusals: Sequence[tuple[int, Sequence[str]]]
+    ) -> None:
+        """Note that none of so many nodes fits a pod; ``refusals`` has numbers of nodes, each with their reasons."""
+
+
+class Unrecorded:
+    """Takes note of nothing."""
+
+    def bound(self, *_: object) -> None:
+        """Forget it."""
+
+    def bind_failed(self, *_: object) -> None:
+        """Forget it."""
+
+    def nothing_fits(self, *_: object) -> None:
+        """Forget it."""
+
+
 class Service:
     """Everything a verb needs; ``missing`` says why the caches cannot be trusted yet, or returns nothing."""
 
-    def __init__(self, mirror: Mirror, runner: Runner, missing: Callable[[], str] = str) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        runner: Runner,
+        missing: Callable[[], str] = str,
+        recorder: EventRecorder = Unrecorded(),  # noqa: B008 - it has no state
+    ) -> None:
         self.mirror = mirror
         self.runner = runner
+        self.recorder = recorder
         self.preemption = Preemption(mirror, runner)
         self.candidates = CandidateReader(mirror)
         self._missing = missing

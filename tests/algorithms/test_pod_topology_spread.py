@@ -96,6 +96,9 @@ def refusals(text):
             web("n1", "n1"), pod(rule(HOSTNAME, skew=0), rule()), "a1:U a2:U b1:U n1:U", id="the first reason counts"
         ),
         pytest.param(
+            [], pod(rule(), rule(HOSTNAME, skew=0)), "a1:U a2:U b1:U n1:UU", id="and no other, in the order of the pod"
+        ),
+        pytest.param(
             web("a1", "b1"),
             pod(rule(minDomains=3)),
             "a1:U a2:U b1:U n1:UU",
@@ -224,11 +227,11 @@ def test_a_selector_that_cannot_be_read_fails_only_where_its_constraint_counts()
             id="by node, all may be scored",
         ),
         pytest.param(
-            web("a1", "b1", "b1"),
+            web("a1", "b1", "b1", "b1", "b1"),
             pod(prefer(), prefer(HOSTNAME)),
             # Only the three nodes that have both labels count: ln(2 + 3) = 1.609.
-            [3, 1, 6, 0],
-            [66, 100, 16, 0],
+            [3, 1, 12, 0],
+            [83, 100, 8, 0],
             id="constraints add up, and a node must have all labels",
         ),
         pytest.param(

@@ -7,7 +7,8 @@ import pytest
 from extender.cli.conformance import report
 from extender.framework.loader import load
 from extender.framework.registry import Registry
-from extender.testing.conformance import compare, read_cases
+from extender.testing.conformance import FEASIBLE, PREEMPTION, TOTAL, compare, read_cases
+from extender.testing.placement import compare_default_profile
 
 CASES = Path(__file__).with_name("cases.jsonl.gz")
 ALGORITHMS = (
@@ -19,6 +20,12 @@ ALGORITHMS = (
     "NodeResourcesFit",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
 )
 
 
@@ -38,3 +45,9 @@ def test_agrees_with_kube_scheduler(tallies, name):
     assert tally.cases == 1600
     assert tally.agreeing
     assert not tally.disagreements, "\n".join(report([tally]))
+
+
+def test_the_default_profile_places_scores_and_evicts_as_kube_scheduler():
+    tally = compare_default_profile(read_cases(CASES))
+    assert not tally.disagreements, "\n".join(report([tally]))
+    assert tally.agreeing == dict.fromkeys((FEASIBLE, TOTAL, PREEMPTION), 1600)

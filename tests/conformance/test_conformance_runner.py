@@ -12,16 +12,19 @@ from algorithms.node_resources_fit import NodeResourcesFit
 from algorithms.node_unschedulable import NodeUnschedulable
 from extender.cli.conformance import conformance
 from extender.framework import SKIP, Predicate, Priority
+from extender.framework.preemption import NO_VICTIMS
 from extender.testing.conformance import EVERY_NODE, compare
 from extender.testing.maker import make_node, make_pod
+from extender.testing.placement import compare_default_profile
 
 FIT = NodeResourcesFit.name
 CASE = {
     "name": "example-0001",
     "objects": [
-        {"kind": "Node"} | make_node("large", cpu=8, memory="8Gi"),
-        {"kind": "Node"} | make_node("small", cpu=2, memory="1Gi"),
-        {"kind": "Node"} | make_node("spare", cpu=8, memory="8Gi", unschedulable=True),
+        make_node("large", cpu=8, memory="8Gi"),
+        make_node("roomy", cpu=8, memory="8Gi"),
+        make_node("small", cpu=2, memory="1Gi"),
+        make_node("spare", cpu=8, memory="8Gi", unschedulable=True),
     ],
     "pod": make_pod("p", requests={"cpu": 4, "memory": "2Gi"}),
     "expect": {
@@ -35,14 +38,18 @@ CASE = {
                     }
                 },
                 "preScore": {"code": "Success"},
-                "score": {"large": 62, "spare": 62},
+                "score": {"large": 62, "roomy": 62},
             },
             "NodeUnschedulable": {
                 "filter": {"spare": {"code": "UnschedulableAndUnresolvable", "reasons": ["node(s) were unschedulable"]}}
             },
         },
-        "feasible": ["large", "spare"],
+        "feasible": ["large", "roomy"],
         "scoredOver": "feasible",
+        "total": {"large": 430, "roomy": 430},
+        "preemption": {
+            name: {"code": "UnschedulableAndUnresolvable", "reasons": [NO_VICTIMS]} for name in ("small", "spare")
+        },
     },
 }
 
@@ -95,7 +102,7 @@ def test_a_case_that_is_decided_alike_agrees_in_every_aspect():
         pytest.param(
             altered("preFilter", value={"code": "Unschedulable", "reasons": ["no"]}),
             {"filter"},
-            {"large", "small", "spare"},
+            {"large", "roomy", "small", "spare"},
             id="the pod was expected to be refused everywhere",
         ),
         pytest.param(
@@ -105,15 +112,15 @@ def test_a_case_that_is_decided_alike_agrees_in_every_aspect():
             id="another score was expected of a plug-in that does not normalise",
         ),
         pytest.param(
-            altered("normalized", value={"large": 62, "spare": 100}),
+            altered("normalized", value={"large": 62, "roomy": 100}),
             {"normalized"},
-            {"spare"},
+            {"roomy"},
             id="another normalised score was expected",
         ),
         pytest.param(
             altered("score", value={"large": 62}),
             {"score", "normalized"},
-            {"spare"},
+            {"roomy"},
             id="a node was expected to have no score",
         ),
     ],
@@ -139,7 +146,7 @@ def test_the_first_profile_gives_arguments_without_their_version_and_kind():
     strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
     args = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs", "scoringStrategy": strategy}
     case["config"] = {"profiles": [{"pluginConfig": [{"name": FIT, "args": args}]}]}
-    case["expect"]["plugins"][FIT]["score"] = {"large": 50, "spare": 50}
+    case["expect"]["plugins"][FIT]["score"] = {"large": 50, "roomy": 50}
     (tally,) = compare([case], [NodeResourcesFit])
     assert not tally.disagreements
 
@@ -167,8 +174,8 @@ class Indifferent(Predicate, Priority):
 def test_an_algorithm_that_raises_counts_as_an_error_of_every_node():
     (tally,) = compare([CASE], [Failing])
     assert {(found.aspect, found.node) for found in tally.disagreements} >= {
-        *(("filter", node) for node in ("large", "small", "spare")),
-        *(("score", node) for node in ("large", "spare")),
+        *(("filter", node) for node in ("large", "roomy", "small", "spare")),
+        *(("score", node) for node in ("large", "roomy")),
     }
     assert {str(found.got) for found in tally.disagreements if found.node != EVERY_NODE} == {
         "Error (Failing: KeyError: 'gone')"
@@ -209,9 +216,10 @@ def test_command_compares_every_algorithm_the_file_names(invoke, name):
     result = invoke(cases=[CASE], name=name)
     assert result.exit_code == 0, result.output
     assert [line.split() for line in result.output.splitlines()] == [
-        ["filter", "score", "normalized"],
-        [FIT, "1/1", "1/1", "1/1"],
-        ["NodeUnschedulable", "1/1", "-", "-"],
+        ["filter", "score", "normalized", "feasible", "total", "preemption"],
+        [FIT, "1/1", "1/1", "1/1", "-", "-", "-"],
+        ["NodeUnschedulable", "1/1", "-", "-", "-", "-", "-"],
+        ["default", "profile", "-", "-", "-", "1/1", "1/1", "1/1"],
     ]
 
 
@@ -232,3 +240,20 @@ def test_command_shows_the_difference_and_exits_with_1(invoke):
 def test_command_refuses_an_algorithm_that_does_not_exist(invoke):
     result = invoke("--algorithm", "NodeResourcesFix", cases=[CASE])
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "aspect", "node"),
+    [
+        pytest.param(
+            {"feasible": ["large"], "scoredOver": "all"}, "feasible", "roomy", id="a node was expected not to fit"
+        ),
+        pytest.param({"total": {"large": 431, "roomy": 430}}, "total", "large", id="another total was expected"),
+        pytest.param({"preemption": {}}, "preemption", "small", id="no preemption was expected"),
+    ],
+)
+def test_an_altered_expectation_of_the_whole_profile_is_reported(change, aspect, node):
+    case = {**CASE, "expect": {**CASE["expect"], **change}}
+    assert not compare_default_profile([CASE]).disagreements
+    found = compare_default_profile([case]).disagreements
+    assert (aspect, node) in {(each.aspect, each.node) for each in found}

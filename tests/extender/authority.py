@@ -22,12 +22,15 @@ class Authority:
         self._name = _name(name)
         self.pem = self._sign(self._name, self._key.public_key(), x509.BasicConstraints(ca=True, path_length=None))
 
-    def issue(self, name: str, *, is_local: bool = True) -> tuple[bytes, bytes]:
-        """Return a certificate and its key in PEM, for 127.0.0.1 too if ``is_local``."""
+    def issue(
+        self, name: str, *, is_local: bool = True, dns: str = "", uri: str = "", ends: datetime | None = None
+    ) -> tuple[bytes, bytes]:
+        """Return a certificate and its key in PEM, for 127.0.0.1 too if ``is_local``; left out, ``dns`` is ``name``."""
         key = ec.generate_private_key(ec.SECP256R1())
         address = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))] if is_local else []
-        names = x509.SubjectAlternativeName([x509.DNSName(name), *address])
-        pem = self._sign(_name(name), key.public_key(), names)
+        location = [x509.UniformResourceIdentifier(uri)] if uri else []
+        names = x509.SubjectAlternativeName([x509.DNSName(dns or name), *address, *location])
+        pem = self._sign(_name(name), key.public_key(), names, ends)
         return pem, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def server_context(
@@ -44,10 +47,17 @@ class Authority:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, extension: x509.ExtensionType) -> bytes:
+    def _sign(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        extension: x509.ExtensionType,
+        ends: datetime | None = None,
+    ) -> bytes:
         now = datetime.now(UTC)
+        begins, ends = now - timedelta(hours=1), ends or now + timedelta(hours=1)
         builder = x509.CertificateBuilder(self._name, subject, key, x509.random_serial_number())
-        builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+        builder = builder.not_valid_before(min(begins, ends - timedelta(hours=1))).not_valid_after(ends)
         certificate = builder.add_extension(extension, critical=False).sign(self._key, hashes.SHA256())
         return certificate.public_bytes(Encoding.PEM)
 

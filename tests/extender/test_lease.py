@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import random
 import re
@@ -18,7 +19,8 @@ from extender.cluster.apiserver.verb import answer_call
 from extender.cluster.client import Client
 from extender.cluster.connection import from_url
 from extender.cluster.lease import LeaderElection, own_identity, own_namespace
-from extender.errors import ApiError, ApiUnreachable
+from extender.config import LeaderElectionSection, load_configuration
+from extender.errors import ApiError, ApiUnreachable, ConfigurationError
 from tests.extender.scripted import case, eventually
 from tests.extender.virtual_time import now, play, until
 
@@ -494,3 +496,31 @@ def test_the_namespace_is_that_of_the_service_account(tmp_path: Path) -> None:
     assert own_namespace(tmp_path) == "default"
     (tmp_path / "namespace").write_text("scheduling\n")
     assert own_namespace(tmp_path) == "scheduling"
+
+
+# --- the configuration -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        pytest.param(
+            ("renewDeadlineSeconds=15",), "leaseDurationSeconds must be > renewDeadlineSeconds (15)", id="renew"
+        ),
+        pytest.param(("retryPeriodSeconds=9",), "must be > 1.2 * retryPeriodSeconds (9)", id="retry"),
+        pytest.param(("leaseDurationSeconds=0",), "leaseDurationSeconds: must be >= 1, got 0", id="no time"),
+        pytest.param(("leaseName=A_b",), "leaderElection.leaseName", id="a name that no lease can have"),
+    ],
+)
+def test_times_that_could_make_two_leaders_are_refused(settings: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(problem)) as caught:
+        load_configuration(environment={}, settings=[f"leaderElection.{setting}" for setting in settings])
+    assert str(caught.value).startswith("leaderElection")
+
+
+def test_the_defaults_of_the_class_are_those_of_the_configuration() -> None:
+    section = LeaderElectionSection()
+    defaults = {name: entry.default for name, entry in inspect.signature(LeaderElection).parameters.items()}
+    assert defaults["lease_seconds"] == section.lease_duration_seconds
+    assert defaults["renew_seconds"] == section.renew_deadline_seconds
+    assert defaults["retry_seconds"] == section.retry_period_seconds

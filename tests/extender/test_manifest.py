@@ -60,6 +60,8 @@ def test_the_manifests_are_these_objects_and_no_file_is_left_out() -> None:
         "ServiceAccount": "v1",
         "ClusterRole": "rbac.authorization.k8s.io/v1",
         "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
+        "Role": "rbac.authorization.k8s.io/v1",
+        "RoleBinding": "rbac.authorization.k8s.io/v1",
         "Deployment": "apps/v1",
         "Service": "v1",
     }
@@ -73,9 +75,10 @@ def test_everything_bears_the_name_of_the_project() -> None:
     assert KUSTOMIZATION["namespace"] == NAME
     assert KUSTOMIZATION["configMapGenerator"][0]["name"] == NAME
     assert POD["spec"]["serviceAccountName"] == NAME
-    binding = OBJECTS["ClusterRoleBinding"]
-    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": NAME}]
+    for role in ("ClusterRole", "Role"):
+        binding = OBJECTS[f"{role}Binding"]
+        assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME}
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": NAME}]
 
 
 def test_selectors_match_the_labels_of_the_pod() -> None:
@@ -159,11 +162,19 @@ def test_one_pod_with_requests_is_replaced_only_once_the_next_is_ready() -> None
 def test_rights_are_exactly_those_the_code_needs() -> None:
     profile = ProfileBinder(Registry(), Mirror(), "profiles[0]").bind(DEFAULTS.profiles[0])
     watched = {(kind.group, kind.plural, verb) for kind in watched_kinds(profile) for verb in ("list", "watch")}
-    assert granted() == watched | {("", "pods", "get"), ("", "pods/binding", "create")}
+    events = {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
+    assert granted("ClusterRole") == watched | events | {("", "pods", "get"), ("", "pods/binding", "create")}
 
 
-def granted() -> set[tuple[str, ...]]:
-    rules = OBJECTS["ClusterRole"]["rules"]
+def test_rights_to_the_lease_are_those_to_one_in_the_own_namespace() -> None:
+    assert granted("Role") == {("coordination.k8s.io", "leases", verb) for verb in ("create", "get", "update")}
+    named = [rule for rule in OBJECTS["Role"]["rules"] if "create" not in rule["verbs"]]
+    assert [rule["resourceNames"] for rule in named] == [[DEFAULTS.leader_election.lease_name]]
+    assert DEFAULTS.leader_election.lease_namespace == ""
+
+
+def granted(kind: str) -> set[tuple[str, ...]]:
+    rules = OBJECTS[kind]["rules"]
     return {right for rule in rules for right in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
 
 
@@ -191,7 +202,9 @@ def test_the_namespace_is_changed_in_one_place(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(f"namespace: {NAME}", "namespace: elsewhere"))
     rendered = {item["kind"]: item for item in render(copied)}
     assert rendered["Namespace"]["metadata"]["name"] == "elsewhere"
-    assert rendered["ClusterRoleBinding"]["subjects"][0]["namespace"] == "elsewhere"
+    for binding in ("ClusterRoleBinding", "RoleBinding"):
+        assert rendered[binding]["subjects"][0]["namespace"] == "elsewhere"
+    assert rendered["Role"]["metadata"]["namespace"] == "elsewhere"
     assert rendered["Deployment"]["metadata"]["namespace"] == "elsewhere"
 
 

@@ -13,8 +13,10 @@ class ServerOptions:
     """Behaviour of one server.
 
     ``forbidden`` has pairs of verb and qualified resource, such as ``("list", "leases.coordination.k8s.io")`` or
-    ``("create", "pods/binding")``, that are answered with 403. ``token`` is the bearer token asked for, None for no
-    check. ``streaming_lists`` off makes the server answer ``sendInitialEvents`` as releases without it do.
+    ``("create", "pods/binding")``, that are answered with 403; access reviews say so as well. ``token`` is the bearer
+    token asked for, None for no check. ``users`` has the names of those whose tokens a TokenReview accepts, by token,
+    and ``readers`` pairs of user and path that a SubjectAccessReview allows to ``get``. ``streaming_lists`` off makes
+    the server answer ``sendInitialEvents`` as releases without it do.
     """
 
     bookmark_interval_seconds: float = 60.0
@@ -23,6 +25,8 @@ class ServerOptions:
     token: str | None = None
     user: str = "system:serviceaccount:kube-system:scheduler-extender"
     forbidden: set[tuple[str, str]] = field(default_factory=set)
+    users: dict[str, str] = field(default_factory=dict)
+    readers: set[tuple[str, str]] = field(default_factory=set)
     ssl_context: ssl.SSLContext | None = None
     resources: tuple[Resource, ...] = ()
     history_events: int = 100_000

@@ -22,6 +22,7 @@ from extender.cluster.apiserver.discovery import PUBLIC_PATHS, answer_discovery
 from extender.cluster.apiserver.fault import Fault, FaultList, Interruption, pass_delay
 from extender.cluster.apiserver.option import ServerOptions
 from extender.cluster.apiserver.resource import Catalogue
+from extender.cluster.apiserver.review import answer_review
 from extender.cluster.apiserver.status import StatusError, forbidden
 from extender.cluster.apiserver.storage import Storage
 from extender.cluster.apiserver.stream import Stream, reset_connection
@@ -171,6 +172,8 @@ class ApiServer:
             self._check_token(request.headers.get("Authorization", ""))
         if request.method == "GET" and (discovered := answer_discovery(catalogue, request.path)):
             return discovered
+        if request.method == "POST" and (reviewed := answer_review(self.options, request.path, body)):
+            return reviewed
         target = parse_target(catalogue, request.path)
         call = Call(request.method, target, request.query, request.content_type, body)
         self._check_access(call)
