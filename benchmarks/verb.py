@@ -20,7 +20,7 @@ _GROUP = 4
 """Requests between two readings of the server's clock; fewer than the service remembers lists of names."""
 
 _WARM_UP = 2 * _GROUP
-_BINDS_A_ROUND = 40
+_BINDS_A_ROUND = 16
 
 
 class Side:

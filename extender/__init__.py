@@ -6,7 +6,7 @@ The map, from the ground up; imports point downwards only, and a linter holds th
     model        pure data: objects as decoded, quantities, selectors, the node table and its columns
     wire         extender/v1 JSON: bytes to requests, results to bytes     config, telemetry, schema  beside it
     framework    what an algorithm is, how it is found and run; the mirror of the cluster and its caches; no I/O
-    cluster      the API server: credentials, client, list and watch, and an embedded API server; all the I/O
+    cluster      the API server: credentials, client, list and watch, lease, events, an embedded server; all the I/O
     verbs        filter, prioritize, preempt, bind: one module each, request bytes to reply bytes
     runtime      wires the above from the configuration
     app          routes; the only module that knows FastAPI      server  the two ports, signals, shutdown

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from extender import journal, schema, wire
 from extender.access import AccessReviewer, Guard
 from extender.config import ServerSection
+from extender.debug import DebugPages
 from extender.errors import (
     DISCIPLINE,
     AlgorithmError,
@@ -29,6 +30,7 @@ from extender.errors import (
     SubjectNotAllowed,
     reply_status,
 )
+from extender.health import Check
 from extender.protocol import client_names
 from extender.runtime import Runtime
 from extender.verbs import filter as filter_verb
@@ -45,7 +47,7 @@ _RUN = os.urandom(3).hex()
 _numbers = itertools.count(1)
 
 Answer = Callable[[bytes, float], Awaitable[bytes]]
-Checks = Callable[[], Iterable[tuple[str, str]]]
+Checks = Callable[[], Iterable[Check]]
 
 
 def create_app(runtime: Runtime) -> ASGIApp:
@@ -109,7 +111,8 @@ class _Endpoint:
     async def __call__(self, request: Request) -> Response:
         arrived = monotonic()
         entry = journal.open_entry(self._verb, _identity(request))
-        start, result, problem, headers = perf_counter(), "ok", None, {"X-Request-Id": entry.identity}
+        start, result, headers = perf_counter(), "ok", {"X-Request-Id": entry.identity}
+        problem: Exception | None = None
         self._in_flight.inc()
         try:
             self._check_subject(request.scope)
@@ -133,10 +136,10 @@ class _Endpoint:
             self._in_flight.dec()
         entry.close()
         self._metrics.verb(self._verb, result, perf_counter() - start, entry.body_bytes)
-        self._report(entry, result, problem, request)
+        self._conclude(entry, result, problem, request)
         return Response(reply, status, headers, JSON)
 
-    def _report(self, entry: journal.Entry, result: str, problem: Exception | None, request: Request) -> None:
+    def _conclude(self, entry: journal.Entry, result: str, problem: Exception | None, request: Request) -> None:
         """Log what failed or was slow, and trace what is to be traced."""
         if isinstance(problem, ExtenderError):
             # The traceback of a plug-in is what its author needs; all other texts say enough.
@@ -267,6 +270,14 @@ def create_management_app(runtime: Runtime) -> ASGIApp:
 
     for path, endpoint in (("/metrics", metrics), ("/livez", livez), ("/healthz", livez), ("/readyz", readyz)):
         app.add_api_route(path, endpoint, methods=["GET"], response_class=Response)
+    if runtime.configuration.management.debug:
+        pages = DebugPages(runtime)
+
+        async def debug(request: Request, path: str) -> Response:
+            answer = await pages.answer(path, request.query_params)
+            return Response(answer.body, answer.status, media_type=answer.media_type)
+
+        app.add_api_route("/debug/{path:path}", debug, methods=["GET"], response_class=Response)
     if runtime.configuration.management.authentication.enabled:
         return Guard(app, AccessReviewer(runtime.client, asyncio.get_running_loop()))
     return app
@@ -275,9 +286,15 @@ def create_management_app(runtime: Runtime) -> ASGIApp:
 def _report(name: str, checks: Checks, request: Request) -> Response:
     """Answer a probe the way the API server does: ``ok``, or a line a check."""
     found = list(checks())
-    failed = any(problem for _, problem in found)
+    failed = any(check.problem for check in found)
     if not failed and "verbose" not in request.query_params:
         return Response("ok", media_type="text/plain")
-    lines = [f"[-]{check} failed: {problem}" if problem else f"[+]{check} ok" for check, problem in found]
+    lines = [_line(check) for check in found]
     lines.append(f"{name} check {'failed' if failed else 'passed'}")
     return Response("\n".join(lines) + "\n", 503 if failed else 200, media_type="text/plain")
+
+
+def _line(check: Check) -> str:
+    if check.problem:
+        return f"[-]{check.name} failed: {check.problem}"
+    return f"[+]{check.name} ok: {check.note}" if check.note else f"[+]{check.name} ok"

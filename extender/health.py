@@ -41,7 +41,9 @@ class InformerHealth:
     def missing(self) -> str:
         """Return why no answer can be given from the caches, or nothing."""
         return "; ".join(
-            f"{reflector.kind.plural} are {problem}" for reflector in self._reflectors if (problem := self._bar(reflector))
+            f"{reflector.kind.plural} are {problem}"
+            for reflector in self._reflectors
+            if (problem := self._bar(reflector))
         )
 
     def checks(self) -> Iterable[Check]:

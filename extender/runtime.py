@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import gc
 import logging
+import threading
 from collections.abc import AsyncIterator, Iterable
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from extender.cluster.client import Client
 from extender.cluster.connection import Connection
@@ -15,20 +17,23 @@ from extender.cluster.event import EventBroadcaster
 from extender.cluster.lease import LeaderElection, own_identity, own_namespace
 from extender.cluster.reflector import Reflector
 from extender.config import ExtenderConfiguration
+from extender.errors import ConfigurationError
 from extender.framework.mirror import Mirror
 from extender.framework.profile import ProfileBinder, watched_kinds
 from extender.framework.registry import Registry
 from extender.framework.runner import Runner
+from extender.health import Check, InformerHealth
 from extender.model.kind import NODES, PODS, Kind
 from extender.telemetry import InformerCollector, InformerSample, Metrics
 from extender.verbs.bind import Binder
 from extender.verbs.service import Service, Unrecorded
 
+if TYPE_CHECKING:
+    from extender.tracing import Tracing
+
 _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.5
-_STUCK_SECONDS = 30.0
-"""After so long without a turn of the event loop the service is not alive."""
 _FLUSH_SECONDS = 2.0
 """How long writing the last events may hold up the end."""
 
@@ -36,6 +41,7 @@ _FLUSH_SECONDS = 2.0
 class Runtime:
     """Owns the mirror, the informers and the binder; all of them live on one event loop.
 
+    ``loop`` and ``thread_id`` are those that they run on, once ``running`` has begun.
     ``lost`` is set once this replica has led and leads no more: it must end, because its reservations may be outdated.
     """
 
@@ -50,7 +56,8 @@ class Runtime:
         self.registry = Registry()
         self.mirror = Mirror()
         self.profile = ProfileBinder(self.registry, self.mirror, "profiles[0]").bind(configuration.profiles[0])
-        self.client = Client(connection)
+        self.tracing = self._tracing()
+        self.client = Client(connection, observe=self.metrics.api_request)
         section = configuration.client_connection
         self.reflectors = [
             Reflector(
@@ -59,9 +66,18 @@ class Runtime:
                 self.mirror.store(kind),
                 page_size=section.page_size,
                 silence_seconds=section.silence_seconds,
+                observe_lag=self.metrics.event_lag,
             )
             for kind in sorted(watched_kinds(self.profile), key=lambda kind: kind.path)
         ]
+        self.health = InformerHealth(
+            self.reflectors,
+            quiet_seconds=section.silence_seconds,
+            stale_seconds=configuration.cache.stale_seconds,
+            error_after_seconds=configuration.cache.error_after_seconds,
+        )
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread_id = 0
         self.lost = asyncio.Event()
         self.identity = configuration.leader_election.identity or own_identity()
         self.election = self._election()
@@ -76,11 +92,25 @@ class Runtime:
             bind_seconds=configuration.server.deadline_seconds,
             confirm_seconds=configuration.cache.assumed_pod_seconds,
             barred=self.not_leading,
+            observer=self.metrics,
         )
         self.stopping = False
         self._last_tick = monotonic()
         self.metrics.watch(InformerCollector(self.samples))
         self.metrics.gauge("assumed_pods", "Pods counted before the watch says so.", lambda: len(self.mirror.assumed))
+
+    def _tracing(self) -> Tracing | None:
+        section = self.configuration.tracing
+        if not section.enabled:
+            return None
+        try:
+            from extender.tracing import Tracing  # noqa: PLC0415 - an extra that need not be installed
+        except ImportError as error:
+            raise ConfigurationError(
+                f"tracing.enabled: needs {error.name}, which is not installed; "
+                "pip install 'kube-scheduler-extender[otel]', or set it to false"
+            ) from error
+        return Tracing(section.endpoint, section.sampling_rate_per_million)
 
     def _election(self) -> LeaderElection | None:
         section = self.configuration.leader_election
@@ -123,6 +153,7 @@ class Runtime:
 
         On leaving, binds are finished before the lease is given up, and the last events are written.
         """
+        self.loop, self.thread_id = asyncio.get_running_loop(), threading.get_ident()
         tasks = [
             asyncio.create_task(reflector.run(), name=f"informer {reflector.kind.plural}")
             for reflector in self.reflectors
@@ -142,16 +173,14 @@ class Runtime:
             if self.broadcaster is not None:
                 await self.broadcaster.flush(_FLUSH_SECONDS)
             await self.client.close()
+            if self.tracing is not None:
+                await asyncio.to_thread(self.tracing.close)
 
     # --- health ------------------------------------------------------------------------------------------------------
 
     def missing(self) -> str:
-        """Return why the caches cannot be trusted yet, or nothing."""
-        return "; ".join(
-            f"{reflector.kind.plural} are not synced" + (f" ({reflector.failing})" if reflector.failing else "")
-            for reflector in self.reflectors
-            if not reflector.synced
-        )
+        """Return why the caches cannot be trusted, or nothing."""
+        return self.health.missing()
 
     def not_leading(self) -> str:
         """Return why nothing may be bound here, or nothing."""
@@ -161,21 +190,18 @@ class Runtime:
         problem = f": {election.problem}" if election.problem else ""
         return f"not leader (holder {election.holder or 'none'}){problem}"
 
-    def readiness(self) -> Iterable[tuple[str, str]]:
-        """Return the checks of ``/readyz`` with what is wrong with each, or nothing."""
-        yield "shutdown", "stopping" if self.stopping else ""
-        for reflector in self.reflectors:
-            problem = "" if reflector.synced else "not synced"
-            if reflector.failing:
-                problem = f"{problem}: {reflector.failing}" if problem else ""
-            yield f"informer-{reflector.kind.plural}", problem
+    def readiness(self) -> Iterable[Check]:
+        """Return the checks of ``/readyz``."""
+        yield Check("shutdown", "stopping" if self.stopping else "")
+        yield from self.health.checks()
         if self.election is not None:
-            yield "leader", self.not_leading()
+            yield Check("leader", self.not_leading())
 
-    def liveness(self) -> Iterable[tuple[str, str]]:
-        """Return the checks of ``/livez`` with what is wrong with each, or nothing; the API server is not one."""
+    def liveness(self) -> Iterable[Check]:
+        """Return the checks of ``/livez``; the API server is not one."""
         idle = monotonic() - self._last_tick
-        yield "event-loop", f"stuck for {idle:.0f} s" if idle > _STUCK_SECONDS else ""
+        stuck = idle > self.configuration.management.stuck_seconds
+        yield Check("event-loop", f"stuck for {idle:.0f} s" if stuck else "")
 
     def samples(self) -> list[InformerSample]:
         """Return how each informer fares."""
@@ -188,6 +214,7 @@ class Runtime:
                 lists=reflector.lists,
                 watches=reflector.watches,
                 events=dict(reflector.events),
+                failures=dict(reflector.failures),
             )
             for reflector in self.reflectors
         ]
@@ -216,5 +243,6 @@ class Runtime:
                     gc.enable()
                     _log.info("synced", extra={"objects": {s.resource: s.objects for s in self.samples()}})
                 await asyncio.sleep(_TICK_SECONDS)
+                self.metrics.loop_lag.observe(max(0.0, monotonic() - self._last_tick - _TICK_SECONDS))
         finally:
             gc.enable()

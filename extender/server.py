@@ -132,6 +132,8 @@ class Serving:
         )
         _raise_file_limit(2 * configuration.server.max_connections)
         self._followers = [asyncio.create_task(tls.follow(), name="certificates") for tls in self._tls.values()]
+        for port, server in (("server", self._server), ("management", self._management)):
+            self._runtime.metrics.connections(port, functools.partial(len, server.server_state.connections))
         self._thread = threading.Thread(
             target=self._management.run, args=([management],), name="management", daemon=True
         )

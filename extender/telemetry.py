@@ -43,7 +43,7 @@ class Metrics:
     """Everything the service counts; ``registry`` is its own, so that two services in one process do not mix."""
 
     def __init__(self) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped in the library
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._verb_seconds = self._histogram(
@@ -94,6 +94,7 @@ class Metrics:
         self._closed = self._counter(
             "closed_connections", "Connections closed for a limit or a failed handshake.", "port", "reason"
         )
+        self._open = Gauge(f"{PREFIX}_open_connections", "Connections open.", ["port"], registry=self.registry)
         self._certificate_loads = self._counter(
             "certificate_reloads", "Certificate files found changed: ok, or failed and not used.", "port", "result"
         )
@@ -158,6 +159,10 @@ class Metrics:
     def closed(self, port: str, reason: str) -> None:
         """Note a connection that was closed for ``reason``."""
         self._child(self._closed, port, reason).inc()
+
+    def connections(self, port: str, read: Callable[[], float]) -> None:
+        """Have the number of a port's open connections read at every scrape."""
+        self._open.labels(port).set_function(read)
 
     def reloaded(self, port: str, result: str) -> None:
         """Note that the certificates of a port were loaded anew, ``ok`` or ``failed``."""

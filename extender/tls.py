@@ -138,9 +138,10 @@ class ServerTls:
 
     def _hand_over(self, handshake: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> int | None:
         """Have a handshake go on with the context built last; OpenSSL calls this also where no server is named."""
-        session = handshake.session
-        if handshake.session_reused and session is not None and session.time <= self._replaced_at:
-            return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE  # it was verified against authorities of before
+        if handshake.session_reused:  # there is a session only then
+            session = handshake.session
+            if session is None or session.time <= self._replaced_at:
+                return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE  # it was verified against authorities of before
         handshake.context = self._current
         return None
 

@@ -244,7 +244,13 @@ class Client:
             raise ApiUnreachable(
                 f"{target}: TLS failed: {error}; check the certificate authority of {self.connection.origin}"
             ) from error
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError) as error:
+        except aiohttp.ClientHttpProxyError as error:
+            # Its text, and so its traceback, holds the URL of the proxy, which may hold a password.
+            raise ApiUnreachable(
+                f"{target}: the proxy answered {error.status} {error.message}; "
+                f"check proxy-url in {self.connection.origin}"
+            ) from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ApiUnreachable(
                 f"{target}: no connection: {_text(error)}; check the address in {self.connection.origin}, "
                 "network policies and the proxy"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Connection:
     access = read_access(paths, context)
     cluster, origin = access.cluster, access.origin
     if cluster.proxy_url:
-        _scheme(cluster.proxy_url, f"{origin}: proxy-url")
+        _scheme(cluster.proxy_url, f"{origin}: proxy-url", may_authenticate=True)
     plugin = _plugin(access)
     tls = None
     if _scheme(cluster.server, f"{origin}: server") == "https":
@@ -145,15 +146,21 @@ def _credential(access: Access, plugin: ExecPlugin | None) -> Credential:
     return FixedHeader()
 
 
-def _scheme(url: str, place: str) -> str:
-    """Return the scheme of ``url``. Raises ConfigurationError naming ``place`` when it is no URL of HTTP."""
+def _scheme(url: str, place: str, *, may_authenticate: bool = False) -> str:
+    """Return the scheme of ``url``; a user in it is for proxies only, and a password is not repeated in messages.
+
+    Raises ConfigurationError naming ``place`` when it is no URL of HTTP.
+    """
+    shown = re.sub(r"^([a-z0-9+.-]+://)?.*@", r"\1***@", url, flags=re.IGNORECASE | re.DOTALL)
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_usable = False
     if not is_usable:
-        raise ConfigurationError(f"{place}: {url!r} is no URL of HTTP; write it as https://HOST:PORT")
+        raise ConfigurationError(f"{place}: {shown!r} is no URL of HTTP; write it as https://HOST:PORT")
+    if "@" in parts.netloc and not may_authenticate:
+        raise ConfigurationError(f"{place}: {shown!r} holds a user; name the user in the context of a kubeconfig")
     return parts.scheme
 
 

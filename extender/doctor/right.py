@@ -77,7 +77,7 @@ async def check_rights(api: Api, configuration: ExtenderConfiguration, pods: Ite
             error(
                 "",
                 f"{user or 'whoever runs the doctor'} may not {right}, which the service does",
-                "apply manifests/rbac.yaml, kubectl apply -k manifests/",
+                "grant it: kubectl apply -k manifests/ grants all that the defaults need",
             )
             for right in rights
             if not allowed[right]

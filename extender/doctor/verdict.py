@@ -62,13 +62,13 @@ def judge_prioritize(entry: Entry, body: bytes, nodes: Sequence[Json]) -> Iterat
         )
     offered = {node_name(node) for node in nodes}
     counted = Counter(host for host, _ in scores)
-    for what, names in (
-        ("gets no score", sorted(offered - counted.keys())),
-        ("was not asked about, and its score is ignored", sorted(counted.keys() - offered)),
-        ("is named more than once, and its scores add up", [host for host, times in counted.items() if times > 1]),
+    for before, after, names in (
+        ("gives no score to", "", sorted(offered - counted.keys())),
+        ("scores", ", which it was not asked about: ignored", sorted(counted.keys() - offered)),
+        ("scores", " more than once: the scores add up", [host for host, times in counted.items() if times > 1]),
     ):
         if names:
-            yield warning(path, f"{_some(names)} {what}", "answer one score for each node asked about")
+            yield warning(path, f"{before} {_some(names)}{after}", "answer one score for each node asked about")
 
 
 def judge_preempt(entry: Entry, body: bytes) -> Iterator[Finding]:
@@ -117,13 +117,13 @@ def _judge_names(entry: Entry, outcome: FilterOutcome, nodes: Sequence[Json]) ->
     path = f"{entry.path}.filterVerb"
     kept = set(outcome.names)
     if repeated := [name for name, times in Counter(outcome.names).items() if times > 1]:
-        yield warning(path, f"{_some(repeated)} is named more than once", "answer each node once")
+        yield warning(path, f"names {_some(repeated)} more than once", "answer each node once")
     refused = outcome.failed.keys() | outcome.unresolvable.keys()
     silent = [name for node in nodes if (name := node_name(node)) not in kept and name not in refused]
     if silent:
         yield warning(
             path,
-            f"{_some(silent)} is neither kept nor refused with a reason: kube-scheduler takes that for a refusal that "
+            f"neither keeps {_some(silent)} nor refuses with a reason: kube-scheduler takes that for a refusal that "
             "no eviction can help, and users see no reason",
             "name every refused node in FailedNodes or FailedAndUnresolvableNodes"
             + (", and kept ones in NodeNames" if entry.node_cache_capable else ", and kept ones in Nodes"),
@@ -154,7 +154,7 @@ def _judge_objects(entry: Entry, outcome: FilterOutcome, nodes: Sequence[Json]) 
     if changed:
         yield warning(
             f"{entry.path}.filterVerb",
-            f"{_some(changed)} does not come back as it was sent: what is missing is lost to kube-scheduler",
+            f"does not send {_some(changed)} back unchanged: what is missing is lost to kube-scheduler",
             "answer node objects unchanged, or set nodeCacheCapable: true",
         )
 

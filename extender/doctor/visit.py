@@ -46,7 +46,8 @@ def visit(target: Target, nodes: Sequence[Json], server: ServerSection, idle_sec
     found = Visit(target.entry, list(reach.findings))
     if reach.is_open:
         _call(found, target, reach, nodes, idle_seconds)
-    found.findings += _check_deadline(target.entry, server, found.is_ours)
+    if found.is_ours or not found.asked:  # what cannot be reached may be ours
+        found.findings += _check_deadline(target.entry, server)
     return found
 
 
@@ -60,7 +61,7 @@ def _call(found: Visit, target: Target, reach: Reach, nodes: Sequence[Json], idl
 
 def _is_ours(caller: Caller) -> bool | None:
     answer = caller.get(f"{caller.target.origin}/openapi.json")
-    if not answer.status:
+    if answer.status not in (200, 404):
         return None
     try:
         return bool(json.loads(answer.body)["info"]["title"] == TITLE)
@@ -68,9 +69,9 @@ def _is_ours(caller: Caller) -> bool | None:
         return False
 
 
-def _check_deadline(entry: Entry, server: ServerSection, is_ours: bool | None) -> Iterator[Finding]:
+def _check_deadline(entry: Entry, server: ServerSection) -> Iterator[Finding]:
     limit = entry.timeout_seconds
-    if is_ours is False or limit is None:
+    if limit is None:
         return
     for key, seconds in (
         ("deadlineSeconds", server.deadline_seconds),

@@ -132,6 +132,7 @@ class Mirror:
         """Hold a version of a pod; one that arrives with a node confirms its assumption."""
         before = self.pods.get(info.key)
         if before is not None and before.same_for_scheduling(info):
+            msgspec.structs.force_setattr(before, "resource_version", info.resource_version)
             return
         if before is not None:
             self._forget_record(before)

@@ -45,15 +45,13 @@ def read_source(path: Path) -> Source:
         raise ConfigurationError(f"{path}: cannot be read: {problem.strerror}") from problem
     except UnicodeDecodeError as problem:
         raise ConfigurationError(f"{path}: is no text: {problem}") from problem
-    loader = _Loader(text)
     try:
+        loader = _Loader(text)
         tree = loader.get_data() if loader.check_data() else None  # type: ignore[no-untyped-call]  # stubs lack it
         has_more = loader.check_data()  # type: ignore[no-untyped-call]
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         detail = " ".join(str(problem).split())
         raise ConfigurationError(f"{path}: is neither YAML nor JSON: {detail}") from problem
-    finally:
-        loader.dispose()
     if tree is None:
         raise ConfigurationError(f"{path}: is empty; print a configuration by scheduler-extender register")
     findings = [

@@ -33,7 +33,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     journal.enter("encode")
     failed, unresolvable = _refusals(asked, filtered)
     keep = filtered.fits if asked.known is None else _spread(filtered, asked)
-    fitting = np.count_nonzero(keep)
+    fitting = int(np.count_nonzero(keep))
     journal.counted(len(asked.names), fitting)
     if asked.names and not fitting:
         service.recorder.nothing_fits(pod.namespace, pod.name, pod.uid, len(asked.names), _summary(asked, filtered))

@@ -157,7 +157,8 @@ def test_placed_pods_whose_claims_are_gone_count_for_nothing():
 
 def allows(*changes):
     """Say whether a node that takes one volume takes another, after the changes to what its pod uses."""
-    lab = Lab([make_node("n"), csi_node("n", {DRIVER: 1}), storage_class("wait", DRIVER), claim("new")])
+    classes = storage_class("wait", DRIVER), storage_class("own", DRIVER)
+    lab = Lab([make_node("n"), csi_node("n", {DRIVER: 1}), *classes, claim("new")])
     lab.filter(NodeVolumeLimits, pod("p", None, "new"))
     for verb, item in changes:
         getattr(lab, verb)(item)
@@ -165,6 +166,7 @@ def allows(*changes):
 
 
 TENANT = ("apply", pod("tenant", "n", "c"))
+OWN = ("apply", claim("c", "own"))
 OTHER = csi("other.example.com", "h")
 
 
@@ -172,36 +174,37 @@ OTHER = csi("other.example.com", "h")
     ("changes", "allowed"),
     [
         pytest.param([TENANT], True, id="a claim that does not exist takes no room"),
-        pytest.param([TENANT, ("apply", claim("c"))], False, id="one that is created does"),
-        pytest.param([TENANT, ("apply", claim("c")), ("delete", claim("c"))], True, id="until it is deleted"),
+        pytest.param([TENANT, OWN], False, id="one that is created does"),
+        pytest.param([TENANT, OWN, ("delete", claim("c", "own"))], True, id="until it is deleted"),
+        pytest.param([TENANT, OWN, ("delete", storage_class("own"))], True, id="or its class is deleted"),
         pytest.param(
-            [TENANT, ("apply", claim("c")), ("delete", storage_class("wait"))], True, id="or its class is deleted"
-        ),
-        pytest.param(
-            [TENANT, ("apply", claim("c", volume="v")), ("apply", volume("v", source=OTHER))],
+            [TENANT, ("apply", claim("c", "own", volume="v")), ("apply", volume("v", source=OTHER))],
             True,
             id="or it is bound to a volume of another driver",
         ),
         pytest.param(
-            [("apply", claim("c", volume="v")), ("apply", volume("v", source=OTHER)), TENANT, ("delete", volume("v"))],
+            [
+                ("apply", claim("c", "own", volume="v")),
+                ("apply", volume("v", source=OTHER)),
+                TENANT,
+                ("delete", volume("v")),
+            ],
             False,
             id="a volume that is gone counts for the class of its claim",
         ),
         pytest.param(
-            [TENANT, ("apply", claim("c")), ("apply", storage_class("wait", "other"))],
+            [TENANT, OWN, ("apply", storage_class("own", "other"))],
             True,
             id="a class that has another provisioner now makes volumes of that",
         ),
+        pytest.param([TENANT, OWN, ("apply", csi_node("n", {DRIVER: 2}))], True, id="a limit that is raised"),
         pytest.param(
-            [TENANT, ("apply", claim("c")), ("apply", csi_node("n", {DRIVER: 2}))], True, id="a limit that is raised"
-        ),
-        pytest.param(
-            [TENANT, ("apply", claim("c")), ("delete", csi_node("n")), ("apply", make_node("n"))],
+            [TENANT, OWN, ("delete", csi_node("n")), ("apply", make_node("n"))],
             True,
             id="a node without a CSINode object has no limits",
         ),
         pytest.param(
-            [TENANT, ("apply", claim("c")), ("delete", make_node("n")), ("apply", make_node("n"))],
+            [TENANT, OWN, ("delete", make_node("n")), ("apply", make_node("n"))],
             False,
             id="a node that comes back has its pods and its limits",
         ),

@@ -41,6 +41,7 @@ NODES = [
     make_node("b1", labels={ZONE: "b"}),
 ]
 EVERY = {"a1", "a2", "b1"}
+MANY = [make_node(f"x{place}", labels={ZONE: "x"}) for place in range(80)]
 CLASSES = [
     storage_class("wait"),
     storage_class("manual", MANUAL),
@@ -214,6 +215,13 @@ def test_a_claim_that_a_pod_has_twice_needs_two_volumes():
     assert ask(claim("c", "manual"), kept, volume("w", "manual"), volumes=["c", "c"]) == {}
 
 
+def test_smaller_claims_choose_first():
+    claims = claim("c", "manual", size="2Gi", accessModes=["ReadWriteMany"]), claim("d", "manual", size="1Gi")
+    both = ["ReadWriteOnce", "ReadWriteMany"]
+    volumes = volume("v", "manual", size="3Gi", accessModes=both), volume("w", "manual", size="4Gi")
+    assert ask(*claims, *volumes, volumes=["c", "d"]) == refuse(EVERY, UNMATCHED_REASON)
+
+
 TRACKED = [csi_driver(), capacity("ka", "5Gi", {ZONE: "a"})]
 
 
@@ -275,6 +283,16 @@ TRACKED = [csi_driver(), capacity("ka", "5Gi", {ZONE: "a"})]
 )
 def test_a_volume_is_made(objects, refused):
     assert ask(*objects) == refused
+
+
+def test_the_first_claim_that_no_volume_can_be_made_for_is_told():
+    objects = [claim("c", "in-a"), claim("d", size="6Gi"), *TRACKED, capacity("kb", "5Gi", {}, "in-a")]
+    assert ask(*objects, volumes=["c", "d"]) == refuse({"a1", "a2"}, SPACE_REASON) | refuse({"b1"}, UNMATCHED_REASON)
+
+
+def test_space_that_many_nodes_reach():
+    lab = Lab([*MANY, *NODES, *CLASSES, claim("c"), csi_driver(), capacity("k", "9Gi", {ZONE: "x"})])
+    assert lab.filter(VolumeBinding, make_pod("p", volumes=["c"])).keys() == EVERY
 
 
 def test_reasons_of_bound_and_waiting_claims_are_told_together():
@@ -347,14 +365,13 @@ def test_the_arguments_of_kube_scheduler_are_taken():
 
 # --- against deciding node by node -----------------------------------------------------------------------------------
 
-PLACES = [None, {HOST: ["a1"]}, {HOST: ["a1", "b1"]}, {ZONE: ["a"]}]
-MANY = [make_node(f"x{place}", labels={ZONE: "x"}) for place in range(80)]
+PLACES = [None, {HOST: ["a1"]}, {HOST: ["a1", "b1"]}, {ZONE: ["a"]}, {ZONE: ["x"]}, {ZONE: ["a", "x"]}]
 ACCESS = st.sampled_from([["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]])
-OFFERS = st.lists(st.tuples(st.sampled_from(PLACES), ACCESS, st.sampled_from(["", "c0", "c1"])), max_size=6)
-ASKED = st.lists(st.tuples(st.integers(1, 6), ACCESS), min_size=1, max_size=3)
+OFFERS = st.lists(st.tuples(st.sampled_from(PLACES), ACCESS, st.sampled_from(["", "", "c0"])), min_size=1, max_size=8)
+ASKED = st.lists(st.tuples(st.integers(1, 5), ACCESS), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=200)
 @given(OFFERS, ASKED, st.booleans(), st.data())
 def test_matches_as_node_by_node(offers, asked, many, data):
     sizes = data.draw(st.permutations(range(1, len(offers) + 1)))

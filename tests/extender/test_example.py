@@ -211,7 +211,8 @@ _RULE = ("apiGroups", "resources", "verbs")
 
 
 async def test_the_service_asks_the_api_server_for_all_it_has_rights_to_and_no_more() -> None:
-    documents = yaml.safe_load_all((ROOT / "manifests" / "rbac.yaml").read_text())
+    files = ("base/rbac.yaml", "overlays/ha/lease.yaml")
+    documents = [item for file in files for item in yaml.safe_load_all((ROOT / "manifests" / file).read_text())]
     rules = [rule for item in documents for rule in item.get("rules", ())]
     granted = {right for rule in rules for right in product(*(rule[key] for key in _RULE))}
     brisk = ("leaderElection.enabled=true", "leaderElection.retryPeriodSeconds=0.1")

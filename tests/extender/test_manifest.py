@@ -1,4 +1,4 @@
-"""What is deployed fits together: manifests, image, registration with kube-scheduler, and the code."""
+"""What is deployed fits together: the base, the image, the registration with kube-scheduler, and the code."""
 
 from __future__ import annotations
 
@@ -6,44 +6,26 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import tomllib
-from itertools import product
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import pytest
 import typer
-import yaml
 
 from extender.__main__ import app
-from extender.app import VERBS, create_app, create_management_app
+from extender.app import VERBS, create_app
 from extender.cluster.connection import from_url
 from extender.config import ENVIRONMENT_PREFIX, ExtenderConfiguration, load_configuration
-from extender.framework.mirror import Mirror
-from extender.framework.profile import ProfileBinder, watched_kinds
-from extender.framework.registry import Registry
 from extender.runtime import Runtime
+from tests.extender.deployed import MANIFESTS, NAME, PROJECT, ROOT, documents, needs, only, pod_of, render
 
-ROOT = Path(__file__).parents[2]
-MANIFESTS = ROOT / "manifests"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-NAME = PROJECT["name"]
 DEFAULTS = ExtenderConfiguration()
-
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders, is not installed")
-
-
-def documents(path: Path) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(path.read_text()))
-
-
-KUSTOMIZATION = documents(MANIFESTS / "kustomization.yaml")[0]
-OBJECTS = {item["kind"]: item for file in KUSTOMIZATION["resources"] for item in documents(MANIFESTS / file)}
-DEPLOYMENT, SERVICE = OBJECTS["Deployment"], OBJECTS["Service"]
-POD = DEPLOYMENT["spec"]["template"]
+BASE = MANIFESTS / "base"
+(KUSTOMIZATION,) = documents((BASE / "kustomization.yaml").read_text())
+OBJECTS = [item for file in KUSTOMIZATION["resources"] for item in documents((BASE / file).read_text())]
+DEPLOYMENT, SERVICE = only(OBJECTS, "Deployment"), only(OBJECTS, "Service")
+POD = pod_of(OBJECTS)
 CONTAINER = POD["spec"]["containers"][0]
 
 
@@ -51,69 +33,37 @@ def default_runtime() -> Runtime:
     return Runtime(DEFAULTS, from_url("http://127.0.0.1:1"))
 
 
-# --- manifests -------------------------------------------------------------------------------------------------------
+# --- the base --------------------------------------------------------------------------------------------------------
 
 
-def test_the_manifests_are_these_objects_and_no_file_is_left_out() -> None:
-    assert {kind: item["apiVersion"] for kind, item in OBJECTS.items()} == {
-        "Namespace": "v1",
-        "ServiceAccount": "v1",
-        "ClusterRole": "rbac.authorization.k8s.io/v1",
-        "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
-        "Role": "rbac.authorization.k8s.io/v1",
-        "RoleBinding": "rbac.authorization.k8s.io/v1",
-        "Deployment": "apps/v1",
-        "Service": "v1",
-    }
+def test_the_base_is_these_objects_and_no_file_is_left_out() -> None:
+    assert [(item["kind"], item["apiVersion"]) for item in OBJECTS] == [
+        ("Namespace", "v1"),
+        ("ServiceAccount", "v1"),
+        ("ClusterRole", "rbac.authorization.k8s.io/v1"),
+        ("ClusterRoleBinding", "rbac.authorization.k8s.io/v1"),
+        ("Deployment", "apps/v1"),
+        ("Service", "v1"),
+        ("NetworkPolicy", "networking.k8s.io/v1"),
+    ]
     (generated,) = KUSTOMIZATION["configMapGenerator"]
     named = {"kustomization.yaml", *KUSTOMIZATION["resources"], *generated["files"]}
-    assert named == {path.name for path in MANIFESTS.iterdir()}
-
-
-def test_everything_bears_the_name_of_the_project() -> None:
-    assert {item["metadata"]["name"] for item in OBJECTS.values()} == {NAME}
-    assert KUSTOMIZATION["namespace"] == NAME
-    assert KUSTOMIZATION["configMapGenerator"][0]["name"] == NAME
-    assert POD["spec"]["serviceAccountName"] == NAME
-    for role in ("ClusterRole", "Role"):
-        binding = OBJECTS[f"{role}Binding"]
-        assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME}
-        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": NAME}]
-
-
-def test_selectors_match_the_labels_of_the_pod() -> None:
-    assert DEPLOYMENT["spec"]["selector"]["matchLabels"] == POD["metadata"]["labels"]
-    assert SERVICE["spec"]["selector"] == POD["metadata"]["labels"]
+    assert named == {path.name for path in BASE.iterdir()}
 
 
 def test_the_image_is_that_of_the_project_s_version() -> None:
     assert CONTAINER["image"] == NAME
-    assert KUSTOMIZATION["images"] == [{"name": NAME, "newName": NAME, "newTag": PROJECT["version"]}]
+    assert KUSTOMIZATION["images"] == [{"name": NAME, "newTag": PROJECT["version"]}]
 
 
-def test_ports_are_those_of_the_configuration_in_every_place() -> None:
+def test_ports_are_those_of_the_defaults_in_every_place() -> None:
     expected = {"verbs": DEFAULTS.server.port, "management": DEFAULTS.management.port}
     assert {port["name"]: port["containerPort"] for port in CONTAINER["ports"]} == expected
     assert {port["name"]: port["port"] for port in SERVICE["spec"]["ports"]} == expected
-    assert all(port["targetPort"] == port["name"] for port in SERVICE["spec"]["ports"])
-    deployed = load_configuration(MANIFESTS / "extender-configuration.yaml", environment={})
+    deployed = load_configuration(BASE / "extender-configuration.yaml", environment={})
     assert {"verbs": deployed.server.port, "management": deployed.management.port} == expected
     assert urlsplit(EXTENDER["urlPrefix"]).port == expected["verbs"]
     assert last("EXPOSE").split() == [str(port) for port in expected.values()]
-
-
-async def test_probes_of_a_service_without_an_api_server_say_alive_but_not_ready() -> None:
-    transport = httpx.ASGITransport(create_management_app(default_runtime()))
-    async with httpx.AsyncClient(transport=transport, base_url="http://management") as client:
-        for kind, status in (("startup", 200), ("liveness", 200), ("readiness", 503)):
-            probe = CONTAINER[f"{kind}Probe"]["httpGet"]
-            assert probe["port"] == "management"
-            assert (await client.get(probe["path"])).status_code == status
-
-
-def test_the_pod_may_take_longer_to_end_than_draining_takes() -> None:
-    longest = DEFAULTS.server.drain_seconds + DEFAULTS.server.grace_seconds
-    assert POD["spec"]["terminationGracePeriodSeconds"] > longest
 
 
 def test_the_configuration_is_mounted_where_the_command_reads_it() -> None:
@@ -132,86 +82,45 @@ def test_no_variable_of_a_service_is_taken_for_a_setting() -> None:
     assert not f"{NAME}_SERVICE_HOST".replace("-", "_").upper().startswith(ENVIRONMENT_PREFIX)
 
 
-def test_the_pod_is_confined() -> None:
+def test_the_pod_runs_as_the_user_of_the_image() -> None:
     number = int(last("USER").partition(":")[0])
     assert number > 0
     assert last("USER") == f"{number}:{number}"
-    assert POD["spec"]["securityContext"] == {
-        "runAsNonRoot": True,
-        "runAsUser": number,
-        "runAsGroup": number,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert CONTAINER["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert OBJECTS["Namespace"]["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
-    writable = [mount["mountPath"] for mount in CONTAINER["volumeMounts"] if not mount.get("readOnly")]
-    assert writable == ["/tmp"]
+    assert POD["spec"]["securityContext"]["runAsUser"] == number
+    assert POD["spec"]["securityContext"]["runAsGroup"] == number
 
 
-def test_one_pod_with_requests_is_replaced_only_once_the_next_is_ready() -> None:
+def test_one_pod_is_replaced_only_once_the_next_is_ready() -> None:
     assert DEPLOYMENT["spec"]["replicas"] == 1
     assert DEPLOYMENT["spec"]["strategy"] == {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    assert set(CONTAINER["resources"]["requests"]) == {"cpu", "memory"}
-    assert POD["spec"]["priorityClassName"] == "system-cluster-critical"
 
 
-def test_rights_are_exactly_those_the_code_needs() -> None:
-    profile = ProfileBinder(Registry(), Mirror(), "profiles[0]").bind(DEFAULTS.profiles[0])
-    watched = {(kind.group, kind.plural, verb) for kind in watched_kinds(profile) for verb in ("list", "watch")}
-    events = {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
-    assert granted("ClusterRole") == watched | events | {("", "pods", "get"), ("", "pods/binding", "create")}
+@needs("kubectl")
+def test_the_simplest_way_is_the_base() -> None:
+    assert render(MANIFESTS) == render(BASE)
+    configured = only(render(MANIFESTS), "ConfigMap")["metadata"]["name"]
+    assert configured.startswith(f"{NAME}-")
+    (volume,) = (item for item in pod_of(render(MANIFESTS))["spec"]["volumes"] if item["name"] == "configuration")
+    assert volume["configMap"]["name"] == configured
 
 
-def test_rights_to_the_lease_are_those_to_one_in_the_own_namespace() -> None:
-    assert granted("Role") == {("coordination.k8s.io", "leases", verb) for verb in ("create", "get", "update")}
-    named = [rule for rule in OBJECTS["Role"]["rules"] if "create" not in rule["verbs"]]
-    assert [rule["resourceNames"] for rule in named] == [[DEFAULTS.leader_election.lease_name]]
-    assert DEFAULTS.leader_election.lease_namespace == ""
-
-
-def granted(kind: str) -> set[tuple[str, ...]]:
-    rules = OBJECTS[kind]["rules"]
-    return {right for rule in rules for right in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
-
-
-def render(directory: Path) -> list[dict[str, Any]]:
-    done = subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, check=True, timeout=60)
-    return list(yaml.safe_load_all(done.stdout))
-
-
-@needs_kubectl
-def test_rendered_manifests_name_image_configuration_and_namespace() -> None:
-    rendered = {item["kind"]: item for item in render(MANIFESTS)}
-    assert set(rendered) == {*OBJECTS, "ConfigMap"}
-    pod = rendered["Deployment"]["spec"]["template"]["spec"]
-    assert pod["containers"][0]["image"] == f"{NAME}:{PROJECT['version']}"
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    assert volumes["configuration"]["configMap"]["name"] == rendered["ConfigMap"]["metadata"]["name"] != NAME
-    for kind in ("ServiceAccount", "ConfigMap", "Deployment", "Service"):
-        assert rendered[kind]["metadata"]["namespace"] == NAME
-
-
-@needs_kubectl
+@needs("kubectl")
 def test_the_namespace_is_changed_in_one_place(tmp_path: Path) -> None:
     copied = shutil.copytree(MANIFESTS, tmp_path / "manifests")
-    file = copied / "kustomization.yaml"
+    file = copied / "overlays" / "second-scheduler" / "kustomization.yaml"
     file.write_text(file.read_text().replace(f"namespace: {NAME}", "namespace: elsewhere"))
-    rendered = {item["kind"]: item for item in render(copied)}
-    assert rendered["Namespace"]["metadata"]["name"] == "elsewhere"
-    for binding in ("ClusterRoleBinding", "RoleBinding"):
-        assert rendered[binding]["subjects"][0]["namespace"] == "elsewhere"
-    assert rendered["Role"]["metadata"]["namespace"] == "elsewhere"
-    assert rendered["Deployment"]["metadata"]["namespace"] == "elsewhere"
+    rendered = render(file.parent)
+    assert only(rendered, "Namespace")["metadata"]["name"] == "elsewhere"
+    bindings = [item for item in rendered if item["kind"].endswith("Binding")]
+    assert [item["kind"] for item in bindings] == ["RoleBinding", *["ClusterRoleBinding"] * 3]
+    assert {subject["namespace"] for item in bindings for subject in item["subjects"]} == {"elsewhere"}
+    assert NAME not in {item["metadata"].get("namespace") for item in rendered}
 
 
 # --- registration with kube-scheduler --------------------------------------------------------------------------------
 
 REGISTRATION = ROOT / "scheduler-extender.yaml"
-(EXTENDER,) = documents(REGISTRATION)[0]["extenders"]
+(EXTENDER,) = documents(REGISTRATION.read_text())[0]["extenders"]
 
 SCHEDULER_KEYS = {"apiVersion", "kind", "clientConnection", "percentageOfNodesToScore", "extenders"}
 EXTENDER_KEYS = {
@@ -224,7 +133,7 @@ OPTIONAL = r"percentageOfNodesToScore|enableHTTPS|tlsConfig|caFile|managedResour
 
 
 def test_the_registration_is_one_that_kube_scheduler_accepts() -> None:
-    (configuration,) = documents(REGISTRATION)
+    (configuration,) = documents(REGISTRATION.read_text())
     assert configuration["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     assert configuration["kind"] == "KubeSchedulerConfiguration"
     assert set(configuration) <= SCHEDULER_KEYS
@@ -237,7 +146,7 @@ def test_the_registration_is_one_that_kube_scheduler_accepts() -> None:
 
 def test_what_is_commented_out_is_valid_without_the_comment_sign() -> None:
     text = re.sub(rf"^( *)# ( *(?:{OPTIONAL}):(?: |$))", r"\1\2", REGISTRATION.read_text(), flags=re.MULTILINE)
-    configuration = yaml.safe_load(text)
+    configuration = documents(text)[0]
     (extender,) = configuration["extenders"]
     assert set(configuration) == SCHEDULER_KEYS
     assert configuration["percentageOfNodesToScore"] == 100

@@ -71,13 +71,15 @@ class Served:
 
 
 @contextmanager
-def serving_tls(tmp_path: Path, *, mutual: bool = False, management: bool = False, **tls: Any) -> Iterator[Served]:
+def serving_tls(
+    tmp_path: Path, *, mutual: bool = False, management: bool = False, limits: dict[str, Any] | None = None, **tls: Any
+) -> Iterator[Served]:
     volume = SecretVolume(tmp_path / "certificates")
     certificate, key = SERVERS.issue("localhost")
     volume.put(tls_crt=certificate, tls_key=key, ca_crt=CALLERS.pem)
     files = {"certFile": volume.path("tls.crt"), "keyFile": volume.path("tls.key"), "reloadSeconds": 0.02}
     server = {**files, **({"clientCaFile": volume.path("ca.crt")} if mutual else {}), **tls}
-    sections = {"server": {"tls": server, "headerTimeoutSeconds": 5.0}, "management": {"tls": files}}
+    sections = {"server": {"tls": server, **(limits or {})}, "management": {"tls": files}}
     if not management:
         del sections["management"]
     with running_service(nodes=NODES, configuration=sections) as service:
@@ -192,19 +194,23 @@ def test_plain_http_is_told_apart_in_the_log(served: Served, caplog: pytest.LogC
 
 
 def test_a_handshake_that_does_not_end_is_given_up(tmp_path: Path) -> None:
-    volume = SecretVolume(tmp_path / "certificates")
-    certificate, key = SERVERS.issue("localhost")
-    volume.put(tls_crt=certificate, tls_key=key)
-    tls = {"certFile": volume.path("tls.crt"), "keyFile": volume.path("tls.key")}
-    server = {"tls": tls, "headerTimeoutSeconds": 0.2}
-    with running_service(nodes=NODES, configuration={"server": server}) as service:
-        address = (urlsplit(service.url).hostname, urlsplit(service.url).port)
+    with serving_tls(tmp_path, limits={"headerTimeoutSeconds": 0.3}) as served:
         for sent in (b"", b"\x16\x03\x01\x02"):
-            with socket.create_connection(address, timeout=10) as opened:
+            with socket.create_connection(served.address, timeout=10) as opened:
                 opened.sendall(sent)
                 assert opened.recv(1) == b""
-        with service.scheduler(tls=trusting(SERVERS)) as scheduler:
-            assert names_left(scheduler) == ["n1", "n2"]
+        assert served.serial()
+
+
+def test_one_connection_too_many_is_told_so_in_private_too(tmp_path: Path) -> None:
+    limits = {"maxConnections": 1}
+    with serving_tls(tmp_path, limits=limits) as served, served.connection(trusting(SERVERS)) as held:
+        assert request(held) == b"HTTP/1.1 200 OK"
+        with served.connection(trusting(SERVERS)) as one_more:
+            answer = b"".join(iter(lambda: one_more.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"1 connections are open, as many as server.maxConnections allows" in answer
+        assert request(held) == b"HTTP/1.1 200 OK"
 
 
 @pytest.mark.parametrize(("least", "offered", "is_served"), [("1.2", "1.2", True), ("1.3", "1.2", False)])
