@@ -36,7 +36,7 @@ def _cases(workload: Codec) -> Iterator[tuple[str, Work, Work]]:
     names = [node_name(place) for place in range(workload.names)]
     kept, failed = names[::2], dict.fromkeys(names[1::2], _REASON)
     scores = [place % 11 for place in range(workload.names)]
-    prefixes = wire.host_prefixes(names)
+    hosts = wire.encode_hosts(names)
     whole = _body(whole_nodes=workload.whole_nodes)
     raws = wire.decode_filter(whole).nodes or []
     objects = [json.loads(bytes(raw)) for raw in raws]
@@ -54,7 +54,7 @@ def _cases(workload: Codec) -> Iterator[tuple[str, Work, Work]]:
     )
     yield (
         f"encode {len(names)} scores",
-        lambda: wire.encode_priorities(prefixes, scores),
+        lambda: wire.encode_priorities(hosts, scores),
         lambda: _dump([{"Host": name, "Score": score} for name, score in zip(names, scores, strict=True)]),
     )
 

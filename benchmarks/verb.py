@@ -53,7 +53,10 @@ def measure(plan: Plan, workloads: Sequence[Verb]) -> Iterator[Row]:
     with ExitStack() as stack:
         api = stack.enter_context(Child("apiserver", plan.cluster.nodes, plan.cluster.pods, waiting))
         api_url = api.read()["url"]
-        children = [stack.enter_context(Child(program, api_url)) for program in ("service", "floor")]
+        profile = msgspec.json.encode(plan.profile).decode()
+        children = [
+            stack.enter_context(Child(*program)) for program in (("service", api_url, profile), ("floor", api_url))
+        ]
         ours, floor = (Side(child, stack.enter_context(Connection(child.read()["url"]))) for child in children)
         for workload in workloads:
             yield _measure(plan, workload, ours, floor, waiting)

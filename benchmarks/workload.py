@@ -85,6 +85,8 @@ class Plan(_Section, frozen=True):
     round_seconds: float
     cluster: Cluster
     workloads: list[Workload]
+    profile: dict[str, Any] = {}
+    """The algorithms that answer the verbs over HTTP; the default ones unless given."""
 
     def chosen(self, names: list[str]) -> Plan:
         """Return a plan of the named workloads alone, of all where none are named.

@@ -9,8 +9,10 @@ The map, from the ground up; imports point downwards only, and a linter holds th
     cluster      the API server: credentials, client, list and watch, lease, events, an embedded server; all the I/O
     verbs        filter, prioritize, preempt, bind: one module each, request bytes to reply bytes
     runtime      wires the above from the configuration
+    access, protocol, tls   who may read management; limits of a connection; certificates of the ports
     app          routes; the only module that knows FastAPI      server  the two ports, signals, shutdown
-    testing      the shipped test kit      cli  the commands
+    registration what kube-scheduler's own configuration says of extenders: read, judged, written
+    testing      the shipped test kit      doctor  what is wrong around an extender      cli  the commands
 
 The data flow::
 
@@ -25,7 +27,7 @@ for preemption.
 
 Where this differs from a plain reading of "each algorithm has its cache": the mirror, which folds events into the node
 table and the caches, is pure and therefore lives in ``framework``; ``cluster`` delivers to it through the small
-``Store`` protocol of ``model.kind`` and knows nothing of algorithms, so each of the two can be tested without the other.
+``Store`` protocol of ``model.kind`` and knows nothing of algorithms, so each can be tested without the other.
 Management is served from a second thread, because one body of tens of megabytes keeps the loop of the verbs busy for
 longer than a probe should wait.
 """

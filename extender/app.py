@@ -7,7 +7,7 @@ import itertools
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -47,6 +47,7 @@ _RUN = os.urandom(3).hex()
 _numbers = itertools.count(1)
 
 Answer = Callable[[bytes, float], Awaitable[bytes]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 Checks = Callable[[], Iterable[Check]]
 
 
@@ -79,10 +80,12 @@ def create_app(runtime: Runtime) -> ASGIApp:
         "bind": answer_bind,
         "preempt": answer_preempt,
     }
-    for verb, answer in answers.items():
+    endpoints = {f"/{verb}": _Endpoint(runtime, verb, answer) for verb, answer in answers.items()}
+    for path, endpoint in endpoints.items():
+        verb = path.removeprefix("/")
         app.add_api_route(
-            f"/{verb}",
-            _Endpoint(runtime, verb, answer),
+            path,
+            endpoint,
             methods=["POST"],
             summary=schema.VERBS[verb].summary,
             description=f"A failure is told by {DISCIPLINE[verb].channel.value}; then {DISCIPLINE[verb].consequence}.",
@@ -92,7 +95,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
         )
     _document(app)
     app.add_exception_handler(HTTPException, _explain)
-    return NormalizedPath(app, runtime.configuration.server.path_prefixes)
+    return NormalizedPath(app, runtime.configuration.server.path_prefixes, endpoints)
 
 
 class _Endpoint:
@@ -230,14 +233,21 @@ def _document(app: FastAPI) -> None:
 class NormalizedPath:
     """Folds repeated and trailing slashes and strips configured prefixes, without a redirect."""
 
-    def __init__(self, app: ASGIApp, prefixes: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, prefixes: Sequence[str], direct: Mapping[str, Endpoint]) -> None:
+        """``direct`` are endpoints by path whose POSTs skip the router, which would cost as much as a small answer."""
         self._app = app
+        self._direct = direct
         self._prefixes = sorted((prefix.strip("/") for prefix in prefixes), key=len, reverse=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on under its short path."""
         if scope["type"] == "http":
             scope["path"] = self.fold(scope["path"])
+            endpoint = self._direct.get(scope["path"])
+            if endpoint is not None and scope["method"] == "POST":
+                response = await endpoint(Request(scope, receive, send))
+                await response(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
     def fold(self, path: str) -> str:

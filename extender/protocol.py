@@ -59,7 +59,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._held_bytes = 0
         """Bytes taken in of which nothing has come yet: the head, trailers, extensions of chunks."""
         self._is_between = True
-        """Whether what comes next begins a request."""
+        """Whether what comes next belongs to the head of a request."""
+        self._has_begun = False
         self._is_too_long = False
 
     # --- the connection ----------------------------------------------------------------------------------------------
@@ -86,19 +87,21 @@ class LimitedProtocol(HttpToolsProtocol):
         """Take in what has come, as long as the connection is not being closed."""
         if self.transport.is_closing():
             return
-        if self._is_between:
-            self._arm(self._limits.header_seconds, "header_timeout")
         self._held_bytes += len(data)
         super().data_received(data)
-        if self._held_bytes > self._limits.header_bytes and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._held_bytes > self._limits.header_bytes:
             self._refuse_head()
+        elif self._is_between and (self._has_begun or self._held_bytes):
+            self._arm(self._limits.header_seconds, "header_timeout")
 
     # --- the request -------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """Begin a request, which is sent from one caller."""
         super().on_message_begin()
-        self._arm(self._limits.header_seconds, "header_timeout")
+        self._has_begun = True
         if self._names is not None:
             self.scope["extensions"] = {"tls": {"client_names": self._names}}
 
@@ -109,7 +112,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._is_too_long = True
             raise _HeadTooLong
         self._held_bytes = 0
-        self._is_between = False
+        self._is_between = self._has_begun = False
         self._disarm()
         super().on_headers_complete()
 

@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 _BACKLOG = 2048
 _START_SECONDS = 30.0
 _START_POLL_SECONDS = 0.005
+_GOODBYE_SECONDS = 5.0
+"""How long the other end of a TLS connection that is being closed may take to agree."""
 _OTHER_FILES = 256
 """Files and connections that are not callers': to the API server, certificates, modules."""
 
@@ -46,7 +48,6 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=functools.partial(LimitedProtocol, limits=limits),  # type: ignore[arg-type]  # makes the protocol
-                ssl_context_factory=(lambda *_: tls.context) if tls else None,
                 loop="uvloop",
                 ws="none",
                 lifespan="off",
@@ -57,7 +58,8 @@ class _Server(uvicorn.Server):
                 **settings,
             )
         )
-        self._handshake_seconds = limits.header_seconds if tls else None
+        self._limits = limits
+        self._tls = tls
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -65,16 +67,16 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections; uvicorn's own way leaves 60 s to each handshake, and 30 s to each end of one."""
+        """Accept connections; uvicorn's own way leaves 60 s to each handshake, and 30 s to the end of a connection."""
         await self.lifespan.startup()
         self.servers = [
             await asyncio.get_running_loop().create_server(
                 self._make_protocol,
                 sock=listening,
-                ssl=self.config.ssl,
+                ssl=self._tls.context if self._tls else None,
                 backlog=_BACKLOG,
-                ssl_handshake_timeout=self._handshake_seconds,
-                ssl_shutdown_timeout=self._handshake_seconds,
+                ssl_handshake_timeout=self._limits.header_seconds if self._tls else None,
+                ssl_shutdown_timeout=_GOODBYE_SECONDS if self._tls else None,
             )
             for listening in sockets or ()
         ]

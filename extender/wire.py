@@ -308,6 +308,11 @@ class _WireMetaVictims(msgspec.Struct, gc=False):
     NumPDBViolations: int
 
 
+def encode_names(names: Sequence[str]) -> Raw:
+    """Write a list of names as it stands in requests and replies."""
+    return Raw(_encoder.encode(names))
+
+
 def encode_filter_names(kept: Raw | Sequence[str], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
     """Write the reply of ``/filter`` in names mode; ``kept`` may be the request's own array."""
     return _encoder.encode(_FilterResult(None, kept, failed, unresolvable, ""))
@@ -324,23 +329,24 @@ def encode_filter_error(text: str) -> bytes:
     return _encoder.encode(_FilterResult(None, None, {}, {}, text or "unknown error"))
 
 
-def host_prefixes(names: Sequence[str]) -> list[bytes]:
-    """Return what stands before the score of each host in the reply of ``/prioritize``."""
-    return [b'{"Host":%b,"Score":' % _encoder.encode(name) for name in names]
+def encode_hosts(names: Sequence[str]) -> list[bytes]:
+    """Return each name as it stands between the quotes in JSON, where no quote of its own is left bare."""
+    return _encoder.encode(names)[2:-2].split(b'","') if names else []
 
 
-_SCORE_SUFFIXES = [b"%d}," % score for score in range(MAX_EXTENDER_SCORE + 1)]
+_BEFORE_HOST = b'{"Host":"'
+_AFTER_HOST = [b'","Score":%d},%b' % (score, _BEFORE_HOST) for score in range(MAX_EXTENDER_SCORE + 1)]
 
 
-def encode_priorities(prefixes: Sequence[bytes], scores: Sequence[int]) -> bytes:
-    """Write the reply of ``/prioritize``: one entry a host, ``scores`` 0 to 10."""
-    if not prefixes:
+def encode_priorities(hosts: Sequence[bytes], scores: Sequence[int]) -> bytes:
+    """Write the reply of ``/prioritize``: one entry for each of ``encode_hosts``, ``scores`` 0 to 10."""
+    if not hosts:
         return b"[]"
-    parts: list[bytes] = [b""] * (2 * len(prefixes))
-    parts[0::2] = prefixes
-    parts[1::2] = [_SCORE_SUFFIXES[score] for score in scores]
-    parts[-1] = parts[-1][:-1]
-    return b"[%b]" % b"".join(parts)
+    parts: list[bytes] = [b""] * (2 * len(hosts))
+    parts[0::2] = hosts
+    parts[1::2] = map(_AFTER_HOST.__getitem__, scores)
+    parts[-1] = parts[-1].removesuffix(b"," + _BEFORE_HOST)
+    return b"[%b%b]" % (_BEFORE_HOST, b"".join(parts))
 
 
 def encode_bind(error: str = "") -> bytes:

@@ -1,4 +1,4 @@
-"""The service in its default configuration: ``API_URL``; says where it serves and what its start took."""
+"""The service with a profile: ``API_URL PROFILE``, as JSON; says where it serves and what its start took."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from extender.telemetry import set_up_logging
 _SETTINGS = ("server.host=127.0.0.1", "server.port=0", "management.host=127.0.0.1", "management.port=0")
 
 
-async def serve(api_url: str) -> None:
+async def serve(api_url: str, profile: str = "{}") -> None:
     """Serve until the run ends."""
-    configuration = load_configuration(settings=_SETTINGS)
+    configuration = load_configuration(settings=(*_SETTINGS, f"profiles=[{profile}]"))
     set_up_logging("warning", "text")
     runtime = Runtime(configuration, connect(url=api_url))
     before, wall, cpu = resident_bytes_of(), perf_counter(), process_time()
@@ -34,4 +34,4 @@ async def serve(api_url: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(sys.argv[1]))
+    uvloop.run(serve(*sys.argv[1:]))

@@ -76,7 +76,7 @@ class Caller:
                 response.close()
         except httpx.TimeoutException:
             return Answer(seconds=time.monotonic() - started, failure="no answer", is_late=True)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # names that no host can have, too
             return Answer(seconds=time.monotonic() - started, failure=str(error) or type(error).__name__)
         return Answer(response.status_code, response.headers, content, time.monotonic() - started)
 

@@ -20,7 +20,7 @@ from extender.doctor.right import check_rights
 from extender.doctor.sampling import check_requeue, check_sampling
 from extender.doctor.scheduler_pod import check_schedulers, find_schedulers
 from extender.doctor.target import targets_of
-from extender.doctor.visit import Visit, visit
+from extender.doctor.visit import Scene, Visit, visit
 from extender.errors import ClusterError
 from extender.registration.decoding import decode
 from extender.registration.entry import Entry, SchedulerConfiguration
@@ -30,6 +30,7 @@ from extender.registration.source import read_source
 from extender.testing.reply import Json
 
 _NODES_ASKED_ABOUT = 2
+_VICTIMS_A_NODE = 2
 
 T = TypeVar("T")
 
@@ -80,8 +81,8 @@ class _Run:
     async def look(self) -> None:
         """Look at everything and add what is found to the report."""
         entries = self._configuration.entries
-        nodes, number = await self._meet()
-        visits = await self._visit(nodes)
+        scene, number = await self._meet()
+        visits = await self._visit(scene)
         self._add(check_sampling(self._configuration, number))
         self._add(check_requeue(self._configuration))
         schedulers: list[Json] = []
@@ -95,34 +96,41 @@ class _Run:
             if finding.severity is Severity.NOTE and finding.path in ours:
                 self._report.findings[place] = replace(finding, severity=Severity.WARNING)
 
-    async def _meet(self) -> tuple[list[Json], int | None]:
-        """Greet the API server; return some nodes and the number of all, if it can be told."""
+    async def _meet(self) -> tuple[Scene, int | None]:
+        """Greet the API server; return what to ask extenders about, and the number of nodes if it can be told."""
         api = self._api
         if api is None:
-            return [], None
+            return Scene(), None
         try:
             greeting = await api.greet()
         except ClusterError as problem:
             self._add([error("", f"the API server cannot be asked: {problem}", f"check {api.connection.origin}")])
             self._api = None
-            return [], None
+            return Scene(), None
         self._report.looked_at.append(f"API server {api.connection.url}, {greeting.version}")
         self._add(check_greeting(greeting, self._configuration.dialect))
         page = await self._try("nodes", api.get("/api/v1/nodes", {"limit": str(_NODES_ASKED_ABOUT)}))
         if page is None:
-            return [], None
+            return Scene(), None
         items: list[Json] = page.get("items") or []
-        for item in items:
+        pods = {item["metadata"]["name"]: await self._pods_on(api, item["metadata"]["name"]) for item in items}
+        for item in (item for group in (items, *pods.values()) for item in group):
             item["metadata"].pop("managedFields", None)
-        return items, len(items) + int((page.get("metadata") or {}).get("remainingItemCount") or 0)
+        return Scene(items, pods), len(items) + int((page.get("metadata") or {}).get("remainingItemCount") or 0)
 
-    async def _visit(self, nodes: list[Json]) -> dict[str, Visit]:
+    async def _pods_on(self, api: Api, node: str) -> list[Json]:
+        query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(_VICTIMS_A_NODE)}
+        page = await self._try("preempt replies about pods", api.get("/api/v1/pods", query))
+        items: list[Json] = (page or {}).get("items") or []
+        return items
+
+    async def _visit(self, scene: Scene) -> dict[str, Visit]:
         """Call all extenders at once; return what was met at each, by its path in the file."""
         case = self._case
         targets = targets_of(self._configuration.entries, case.extender_urls)
         visits = await asyncio.gather(
             *(
-                asyncio.to_thread(visit, target, nodes, case.configuration.server, case.idle_seconds)
+                asyncio.to_thread(visit, target, scene, case.configuration.server, case.idle_seconds)
                 for target in targets
             )
         )

@@ -112,7 +112,7 @@ def _shake_hands(target: Target, context: ssl.SSLContext) -> Iterator[Finding]:
         yield _failed(target, "the TLS handshake hangs", "see that the port speaks TLS")
     except ssl.SSLError as problem:
         yield _broken(target, problem)
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # ValueError for a name that no host can have
         yield _failed(target, f"the TLS handshake breaks off: {problem}", "see that the port speaks TLS")
 
 
@@ -176,7 +176,7 @@ def _names(target: Target, context: ssl.SSLContext) -> list[str]:
     try:
         with _connect(target) as raw, context.wrap_socket(raw, server_hostname=target.server_name) as secure:
             certificate: dict[str, Any] = secure.getpeercert() or {}
-    except OSError:
+    except (OSError, ValueError):
         return []
     return [str(name) for _, name in certificate.get("subjectAltName", ())]
 

@@ -71,18 +71,26 @@ def judge_prioritize(entry: Entry, body: bytes, nodes: Sequence[Json]) -> Iterat
             yield warning(path, f"{before} {_some(names)}{after}", "answer one score for each node asked about")
 
 
-def judge_preempt(entry: Entry, body: bytes) -> Iterator[Finding]:
-    """Yield what is wrong with the reply to a preempt request without candidates."""
+def judge_preempt(entry: Entry, body: bytes, pods: Mapping[str, Sequence[Json]]) -> Iterator[Finding]:
+    """Yield what is wrong with the reply to a preempt request; ``pods`` are those on the candidates, all proposed."""
     path = f"{entry.path}.preemptVerb"
     yield from _strange_keys(path, "preempt", body)
     try:
-        reply.read_preempt(body, {}, url_prefix=entry.url_prefix)
+        chosen = reply.read_preempt(body, pods, url_prefix=entry.url_prefix)
     except SchedulerPanic:
         yield error(path, "a null in the reply brings kube-scheduler down", "leave out what has no victims")
     except DecodeError as problem:
         yield _undecodable(path, problem)
     except ExtenderCallError as problem:
-        yield error(path, f"names nodes that it was not asked about: {problem}", "answer nodes of the request only")
+        remedy = "answer nodes and pods of the request only"
+        yield error(path, f"names what it was not asked about, and the preemption fails: {problem}", remedy)
+    else:
+        if empty := [node for node, victims in chosen.items() if not victims.pods]:
+            yield error(
+                path,
+                f"leaves {_some(empty)} without victims, and the preemption fails up to 1.36",
+                "leave out nodes where no eviction is needed",
+            )
 
 
 def judge_status(entry: Entry, verb: str, status: int, excerpt: str, location: str) -> Finding | None:

@@ -29,6 +29,14 @@ _PATHS = ("/scheduler", "")
 _SLOW_SHARE = 2
 
 
+@dataclass(frozen=True)
+class Scene:
+    """What extenders are asked about: nodes that exist, and the pods on them; nothing where that cannot be known."""
+
+    nodes: Sequence[Json] = ()
+    pods: Mapping[str, Sequence[Json]] = field(default_factory=dict)
+
+
 @dataclass
 class Visit:
     """What was found at one extender; ``is_ours`` is None where it could not be told."""
@@ -40,21 +48,21 @@ class Visit:
     """The URLs that were called and answered."""
 
 
-def visit(target: Target, nodes: Sequence[Json], server: ServerSection, idle_seconds: float) -> Visit:
-    """Call the verbs of an extender except bind, about ``nodes`` that exist, or made-up ones if there are none."""
+def visit(target: Target, scene: Scene, server: ServerSection, idle_seconds: float) -> Visit:
+    """Call the verbs of an extender except bind, about the nodes of ``scene``, or made-up ones if it has none."""
     reach = check_reach(target)
     found = Visit(target.entry, list(reach.findings))
     if reach.is_open:
-        _call(found, target, reach, nodes, idle_seconds)
+        _call(found, target, reach, scene, idle_seconds)
     if found.is_ours or not found.asked:  # what cannot be reached may be ours
         found.findings += _check_deadline(target.entry, server)
     return found
 
 
-def _call(found: Visit, target: Target, reach: Reach, nodes: Sequence[Json], idle_seconds: float) -> None:
+def _call(found: Visit, target: Target, reach: Reach, scene: Scene, idle_seconds: float) -> None:
     with Caller(target, reach.context) as caller:
         found.is_ours = _is_ours(caller)
-        _ask(found, caller, nodes)
+        _ask(found, caller, scene)
     if found.asked and idle_seconds > 0 and not any("idle connections" in item.problem for item in found.findings):
         found.findings += watch_idle(target, reach.context, idle_seconds)
 
@@ -89,20 +97,20 @@ def _check_deadline(entry: Entry, server: ServerSection) -> Iterator[Finding]:
 # --- the verbs -------------------------------------------------------------------------------------------------------
 
 
-def _ask(found: Visit, caller: Caller, nodes: Sequence[Json]) -> None:
+def _ask(found: Visit, caller: Caller, scene: Scene) -> None:
     entry = found.entry
-    offered = list(nodes) or [_made_up(f"{_PROBE}-{number}") for number in (1, 2)]
+    offered = list(scene.nodes) or [_made_up(f"{_PROBE}-{number}") for number in (1, 2)]
     judges: dict[str, Judge] = {
         "filter": lambda body: verdict.judge_filter(entry, body, offered),
         "prioritize": lambda body: verdict.judge_prioritize(entry, body, offered),
-        "preempt": lambda body: verdict.judge_preempt(entry, body),
+        "preempt": lambda body: verdict.judge_preempt(entry, body, scene.pods),
     }
-    if not nodes and {"filter", "prioritize"} & entry.verbs.keys():
+    if not scene.nodes and {"filter", "prioritize"} & entry.verbs.keys():
         found.findings.append(note(entry.path, "was asked about nodes that do not exist, for want of an API server"))
     for verb, judge in judges.items():
         if verb not in entry.verbs:
             continue
-        url, args = caller.target.url(entry.verbs[verb]), _arguments(entry, verb, offered)
+        url, args = caller.target.url(entry.verbs[verb]), _arguments(entry, verb, offered, scene.pods)
         answer = caller.post(url, args)
         if answer.failure:
             found.findings.append(_no_answer(caller, verb, answer))
@@ -174,25 +182,37 @@ def _check_bind(caller: Caller) -> Iterator[Finding]:
 # --- what is sent ----------------------------------------------------------------------------------------------------
 
 
-def _arguments(entry: Entry, verb: str, nodes: Sequence[Json]) -> Json:
+def _arguments(entry: Entry, verb: str, nodes: Sequence[Json], pods: Mapping[str, Sequence[Json]]) -> Json:
     pod = _probe(entry)
     if verb == "preempt":
-        victims = ("NodeNameToVictims", "NodeNameToMetaVictims")
-        return {"Pod": pod, victims[not entry.node_cache_capable]: None, victims[entry.node_cache_capable]: {}}
+        return {"Pod": pod, **_victims(pods, by_name=entry.node_cache_capable)}
     if entry.node_cache_capable:
         return {"Pod": pod, "Nodes": None, "NodeNames": [node["metadata"]["name"] for node in nodes]}
     return {"Pod": pod, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None}
 
 
+def _victims(pods: Mapping[str, Sequence[Json]], *, by_name: bool) -> Json:
+    """Return all ``pods`` as victims, whole or by their UIDs; candidates without pods are none."""
+    proposed = {
+        node: {
+            "Pods": [{"UID": pod["metadata"]["uid"]} for pod in items] if by_name else list(items),
+            "NumPDBViolations": 0,
+        }
+        for node, items in pods.items()
+        if items
+    }
+    return {"NodeNameToVictims": None if by_name else proposed, "NodeNameToMetaVictims": proposed if by_name else None}
+
+
 def _probe(entry: Entry) -> Json:
-    """Return a pod that exists nowhere and asks for nothing but one of the extender's resources."""
+    """Return a pod that exists nowhere, may evict any other, and asks for nothing but what the extender manages."""
     resources = {resource.name: "1" for resource in entry.managed_resources[:1]}
     container: Json = {"name": _PROBE, "image": _PROBE, "resources": {"requests": resources, "limits": resources}}
     meta = {"name": _PROBE, "namespace": "default", "uid": "00000000-0000-4000-8000-000000000000"}
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {
         "metadata": {**meta, "creationTimestamp": created},
-        "spec": {"containers": [container], "schedulerName": "default-scheduler"},
+        "spec": {"containers": [container], "schedulerName": "default-scheduler", "priority": 1_000_000_000},
         "status": {"phase": "Pending"},
     }
 

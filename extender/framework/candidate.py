@@ -38,7 +38,7 @@ class Nodes:
 
         Candidates that are neighbours in the table cost nothing: the answer is then a view.
         """
-        return column[..., self._span] if self._span is not None else column[..., self.rows]
+        return column[..., self._span] if self._span is not None else column.take(self.rows, axis=-1)
 
     def where(self, keep: BoolArray) -> Nodes:
         """Return the candidates for which ``keep``, shape (candidates,), is true."""
@@ -62,6 +62,8 @@ def _span(rows: IntArray) -> slice | None:
     if not len(rows):
         return slice(0, 0)
     first, last = int(rows[0]), int(rows[-1])
+    if len(rows) == 1:
+        return slice(first, first + 1)
     if last - first + 1 != len(rows) or not bool((np.diff(rows) == 1).all()):
         return None
     return slice(first, last + 1)

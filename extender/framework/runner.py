@@ -38,6 +38,19 @@ class Recorder(Protocol):
         """Note that an algorithm raised."""
 
 
+class NoRecorder:
+    """Takes what a runner observes and keeps nothing: for simulations."""
+
+    def ran(self, algorithm: str, point: str, seconds: float, *, skipped: bool) -> None:
+        """Ignore a run."""
+
+    def refused(self, algorithm: str, reason: str, nodes: int) -> None:
+        """Ignore refusals."""
+
+    def failed(self, algorithm: str, point: str) -> None:
+        """Ignore a failure."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Why some of the candidates were refused."""
@@ -136,6 +149,8 @@ class Runner:
             if verdict is SKIP or not verdict:
                 continue
             found, first = combine(verdict, len(left), predicate.name, len(outcomes)), len(outcomes)
+            if not found.outcomes:
+                continue
             outcomes += found.outcomes
             self._count(found, first)
             if positions is None:

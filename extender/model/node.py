@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -12,6 +13,8 @@ from extender.model.quantity import to_millis, to_units
 
 LARGEST_AMOUNT = 2**55
 """Amounts are capped here (32 PiB of bytes), so that sums of a node's pods and percentages stay inside int64."""
+
+_SHARED_IMAGES = 8192
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS_RESOURCE = "cpu", "memory", "ephemeral-storage", "pods"
 
@@ -60,6 +63,12 @@ def amount(resource: str, quantity: str | int | float | None) -> int:
     return max(-LARGEST_AMOUNT, min(LARGEST_AMOUNT, value))
 
 
+@lru_cache(maxsize=_SHARED_IMAGES)
+def _share_image(names: tuple[str, ...], size_bytes: int | None) -> ContainerImage:
+    """Return one object for an image that many nodes hold; they would be most of what a node takes in memory."""
+    return ContainerImage(list(names), size_bytes)
+
+
 def read_node(node: Node) -> NodeInfo:
     """Parse a decoded node.
 
@@ -82,6 +91,8 @@ def read_node(node: Node) -> NodeInfo:
         taints=tuple((spec and spec.taints) or ()),
         unschedulable=bool(spec and spec.unschedulable),
         allocatable=allocatable,
-        images=tuple((status and status.images) or ()),
+        images=tuple(
+            _share_image(tuple(image.names or ()), image.size_bytes) for image in (status and status.images) or ()
+        ),
         pod_cidrs=tuple((spec and spec.pod_cidrs) or ()),
     )

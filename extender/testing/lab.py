@@ -13,7 +13,7 @@ from extender.framework.algorithm import SKIP, Predicate, Priority, Skip
 from extender.framework.candidate import Nodes
 from extender.framework.mirror import Mirror
 from extender.framework.profile import bind
-from extender.framework.runner import Outcome, Profile, Runner, combine
+from extender.framework.runner import NoRecorder, Outcome, Profile, Runner, combine
 from extender.model.kind import KINDS, Kind, Store
 from extender.model.object import Pod
 from extender.model.pod import PendingPod
@@ -25,19 +25,6 @@ class Scores:
 
     raw: dict[str, int]
     normalized: dict[str, int]
-
-
-class NoRecorder:
-    """Takes what a runner observes and keeps nothing."""
-
-    def ran(self, algorithm: str, point: str, seconds: float, *, skipped: bool) -> None:
-        """Ignore a run."""
-
-    def refused(self, algorithm: str, reason: str, nodes: int) -> None:
-        """Ignore refusals."""
-
-    def failed(self, algorithm: str, point: str) -> None:
-        """Ignore a failure."""
 
 
 class Lab:

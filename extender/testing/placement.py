@@ -14,7 +14,7 @@ from extender.framework.loader import default_set
 from extender.framework.preemption import Eviction, Preemption
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
-from extender.framework.runner import Outcome, Runner
+from extender.framework.runner import NoRecorder, Outcome, Runner
 from extender.testing.conformance import (
     FEASIBLE,
     PREEMPTION,
@@ -25,7 +25,7 @@ from extender.testing.conformance import (
     args_by_plugin,
     refusal,
 )
-from extender.testing.lab import Lab, NoRecorder, pending
+from extender.testing.lab import Lab, pending
 from extender.testing.reply import Json
 
 

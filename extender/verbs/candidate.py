@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import repeat
 
 import msgspec
 import numpy as np
@@ -17,8 +18,9 @@ from extender import wire
 from extender.errors import RequestError
 from extender.framework.candidate import Nodes
 from extender.framework.mirror import Mirror
-from extender.model.column import BoolArray
+from extender.model.column import BoolArray, IntArray
 from extender.model.node import NodeInfo, read_node
+from extender.model.table import NodeTable
 from extender.wire import FilterRequest
 
 _REMEMBERED_LISTS = 8
@@ -51,9 +53,9 @@ class Asked:
         return _object_array(self.names)
 
     @cached_property
-    def host_prefixes(self) -> list[bytes]:
-        """What stands before each host's score in the reply of ``/prioritize``."""
-        return wire.host_prefixes(self.names)
+    def hosts(self) -> list[bytes]:
+        """``names`` as the reply of ``/prioritize`` has them."""
+        return wire.encode_hosts(self.names)
 
 
 class CandidateReader:
@@ -84,21 +86,29 @@ class CandidateReader:
             rows = np.fromiter((index[name] for name in names), np.int64, len(names))
             yield Asked(names, Nodes(self._mirror.table, rows), raws=list(raws.values()))
 
-    def _by_name(self, names: Raw) -> Asked:
-        key, generation = bytes(names), self._mirror.table.generation
-        found = self._remembered.get(key)
-        if found is None or found[0] != generation:
-            found = self._remembered[key] = (generation, self._resolve(wire.decode_names(names)))
-            if len(self._remembered) > _REMEMBERED_LISTS:
-                self._remembered.popitem(last=False)
+    def remember(self, names: Raw, asked: Asked) -> None:
+        """Note what a list of names means: the answer to ``/filter`` is what ``/prioritize`` asks about next."""
+        key = bytes(names)
+        self._remembered[key] = (self._mirror.table.generation, asked)
         self._remembered.move_to_end(key)
-        return found[1]
+        if len(self._remembered) > _REMEMBERED_LISTS:
+            self._remembered.popitem(last=False)
+
+    def _by_name(self, names: Raw) -> Asked:
+        found = self._remembered.get(bytes(names))
+        if found is not None and found[0] == self._mirror.table.generation:
+            return found[1]
+        asked = self._resolve(wire.decode_names(names))
+        self.remember(names, asked)
+        return asked
 
     def _resolve(self, names: list[str]) -> Asked:
         table = self._mirror.table
-        if len(set(names)) != len(names):
+        rows = _rows(table, names)
+        # Telling names apart by their rows is cheaper than by themselves; unknown ones have no row.
+        if len(names) and (rows.min() < 0 or np.bincount(rows).max() > 1):
             names = list(dict.fromkeys(names))
-        rows = np.fromiter((table.index.get(name, -1) for name in names), np.int64, len(names))
+            rows = _rows(table, names)
         known = (rows >= 0) & table.present[rows]
         return Asked(names, Nodes(table, rows[known]), None if known.all() else known)
 
@@ -116,6 +126,11 @@ class CandidateReader:
             if held is None or not version or held.resource_version != version:
                 others.append(read_node(wire.decode_node(raw)))
         return raws, others
+
+
+def _rows(table: NodeTable, names: list[str]) -> IntArray:
+    """Return the rows of names, -1 for unknown ones; shape (names,)."""
+    return np.fromiter(map(table.index.get, names, repeat(-1)), np.int64, len(names))
 
 
 def _object_array(items: Sequence[object]) -> NDArray[np.object_]:

@@ -40,7 +40,10 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     if asked.raws is not None:
         kept = [raw for raw, fits in zip(asked.raws, keep.tolist(), strict=True) if fits]
         return wire.encode_filter_nodes(kept, failed, unresolvable)
-    return wire.encode_filter_names(asked.name_array[keep].tolist(), failed, unresolvable)
+    kept = asked.name_array[keep].tolist()
+    names = wire.encode_names(kept)
+    service.candidates.remember(names, Asked(kept, asked.nodes.where(filtered.fits)))
+    return wire.encode_filter_names(names, failed, unresolvable)
 
 
 def _refusals(asked: Asked, filtered: Filtered) -> tuple[dict[str, str], dict[str, str]]:

@@ -34,7 +34,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
         everyone = np.zeros(len(asked.names), np.int64)
         everyone[asked.known] = scores
         scores = everyone
-    return wire.encode_priorities(asked.host_prefixes, scores.tolist())
+    return wire.encode_priorities(asked.hosts, scores.tolist())
 
 
 def to_wire(profile: Profile, totals: IntArray) -> IntArray:

@@ -12,7 +12,7 @@ from extender import wire
 from extender.errors import NotReadyError
 from extender.framework.mirror import Mirror
 from extender.framework.preemption import Preemption
-from extender.framework.runner import Runner
+from extender.framework.runner import NoRecorder, Runner
 from extender.model.pod import PendingPod
 from extender.verbs.candidate import CandidateReader
 
@@ -60,7 +60,7 @@ class Service:
         self.mirror = mirror
         self.runner = runner
         self.recorder = recorder
-        self.preemption = Preemption(mirror, runner)
+        self.preemption = Preemption(mirror, Runner(runner.profile, NoRecorder()))
         self.candidates = CandidateReader(mirror)
         self._missing = missing
         self._pods: OrderedDict[bytes, PendingPod] = OrderedDict()

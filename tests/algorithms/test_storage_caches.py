@@ -122,7 +122,9 @@ CROWD = [make_pod(f"x{place}", node=f"n{place}", volumes=["c1"]) for place in ra
 
 
 def events(objects):
-    return st.lists(st.tuples(st.sampled_from(["apply", "apply", "apply", "delete"]), objects), max_size=30)
+    return st.lists(
+        st.tuples(st.sampled_from(["apply", "apply", "apply", "delete"]), objects), min_size=10, max_size=40
+    )
 
 
 @pytest.mark.parametrize("cache", [pytest.param(cache, id=f"{cache.__name__} obeys both laws") for cache in OBJECTS])

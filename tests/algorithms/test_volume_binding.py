@@ -215,6 +215,13 @@ def test_a_claim_that_a_pod_has_twice_needs_two_volumes():
     assert ask(claim("c", "manual"), kept, volume("w", "manual"), volumes=["c", "c"]) == {}
 
 
+def test_a_smaller_volume_is_taken_before_a_larger_one_though_more_nodes_reach_it():
+    asked = claim("c", "manual", size="1Gi"), claim("d", "manual", size="2Gi")
+    volumes = volume("v", "manual", size="1Gi"), volume("w", "manual", size="2Gi", on={ZONE: ["x"]})
+    lab = Lab([*MANY, *NODES, *CLASSES, *asked, *volumes])
+    assert lab.filter(VolumeBinding, make_pod("p", volumes=["c", "d"])).keys() == EVERY
+
+
 def test_smaller_claims_choose_first():
     claims = claim("c", "manual", size="2Gi", accessModes=["ReadWriteMany"]), claim("d", "manual", size="1Gi")
     both = ["ReadWriteOnce", "ReadWriteMany"]
@@ -367,8 +374,8 @@ def test_the_arguments_of_kube_scheduler_are_taken():
 
 PLACES = [None, {HOST: ["a1"]}, {HOST: ["a1", "b1"]}, {ZONE: ["a"]}, {ZONE: ["x"]}, {ZONE: ["a", "x"]}]
 ACCESS = st.sampled_from([["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]])
-OFFERS = st.lists(st.tuples(st.sampled_from(PLACES), ACCESS, st.sampled_from(["", "", "c0"])), min_size=1, max_size=8)
-ASKED = st.lists(st.tuples(st.integers(1, 5), ACCESS), min_size=1, max_size=4)
+OFFERS = st.lists(st.tuples(st.sampled_from(PLACES), ACCESS, st.sampled_from(["", "", "c0"])), min_size=3, max_size=8)
+ASKED = st.lists(st.tuples(st.integers(1, 5), ACCESS), min_size=1, max_size=3)
 
 
 @settings(deadline=None, max_examples=200)

@@ -155,6 +155,11 @@ async def test_a_token_counts_before_an_exec_section(tmp_path: Path) -> None:
         pytest.param(
             {"proxy-url": "socks5://x:1"}, "proxy-url: 'socks5://x:1' is no URL of HTTP", id="a proxy of another kind"
         ),
+        pytest.param(
+            {"server": "https://me:secret@h:1"},
+            r"server: 'https://\*\*\*@h:1' holds a user; name",
+            id="a user in a URL",
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_an_error_that_names_the_file(

@@ -15,6 +15,7 @@ import pytest
 from extender.errors import ConfigurationError
 from extender.registration.finding import Severity
 from extender.testing import CannedServer, Reply
+from tests.extender.authority import Authority
 from tests.extender.examined import GOOD, KEPT, SCORED, configuration, examine, found, wrong
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
@@ -299,7 +300,7 @@ def test_prioritize_replies_are_judged(tmp_path: Path, answer: Any, severity: st
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ({"NodeNameToMetaVictims": {"n1": None}}, "names nodes that it was not asked about"),
+        ({"NodeNameToMetaVictims": {"n1": None}}, "names what it was not asked about"),
         ({"NodeNameToMetaVictims": []}, "kube-scheduler cannot read the reply"),
         ({"NodeNameToVictims": {}}, "keys that kube-scheduler does not read: NodeNameToVictims"),
     ],
@@ -427,3 +428,32 @@ def test_when_a_refused_pod_is_tried_again_is_told(tmp_path: Path) -> None:
     assert finding.severity is Severity.NOTE
     assert "otherwise after five minutes" in finding.problem
     assert "an annotation of a node" in finding.remedy
+
+
+# --- oddities --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://exämple.invalid",
+        f"http://{'x' * 70}.invalid",
+        "http://[::1",
+        "http://h:port",
+        "https://.x",
+        "http://h\tx/",
+        "http://",
+        "ftp://h",
+        "http://127.0.0.1:1/ä b%zz",
+    ],
+)
+def test_an_odd_url_is_an_error_and_not_the_end(tmp_path: Path, url: str) -> None:
+    report = examine(tmp_path, only("filter", url, enableHTTPS=True, tlsConfig={"serverName": "."}))
+    assert "extenders[0].urlPrefix" in [finding.path for finding in wrong(report)]
+
+
+@pytest.mark.parametrize("name", [".x", "ä..b", "x" * 300])
+def test_an_odd_server_name_is_an_error_and_not_the_end(tmp_path: Path, name: str) -> None:
+    with CannedServer(Reply(KEPT), tls=Authority("servers").server_context()) as server:
+        report = examine(tmp_path, only("filter", server.url, tlsConfig={"serverName": name}))
+    assert wrong(report)[0].severity is Severity.ERROR

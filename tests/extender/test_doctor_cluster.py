@@ -18,11 +18,13 @@ from extender.cluster.connection import from_url
 from extender.config import ExtenderConfiguration
 from extender.doctor.api import Greeting
 from extender.doctor.greeting import check_greeting
+from extender.doctor.managed_resource import Census, Usage, check_census
 from extender.doctor.own_pod import SERVICE_LABEL
 from extender.doctor.proxy import proxy_for
 from extender.doctor.report import Report
 from extender.doctor.right import Right, needed_rights
 from extender.doctor.sampling import sample_size
+from extender.registration.decoding import decode
 from extender.registration.dialect import BY_NAME
 from extender.registration.finding import Severity
 from extender.testing import CannedServer, Reply, make_node, make_pod
@@ -46,6 +48,7 @@ async def look(
     keys: dict[str, Any] | None = None,
     service: ExtenderConfiguration | None = None,
     environment: dict[str, str] | None = None,
+    reply: Reply | None = None,
     **fields: Any,
 ) -> Report:
     """Examine one extender that keeps both nodes, beside an API server with ``objects`` and two nodes."""
@@ -53,7 +56,8 @@ async def look(
     async with ApiServer([*nodes, *objects], options) as api:
         for fault in faults:
             api.faults.add(fault)
-        with CannedServer(Reply(b'{"NodeNames":["a","b"]}'), Reply(b'{"NodeNameToMetaVictims":{}}')) as canned:
+        replies = [reply] if reply else [Reply(b'{"NodeNames":["a","b"]}'), Reply(b'{"NodeNameToMetaVictims":{}}')]
+        with CannedServer(*replies) as canned:
             entry = {**ONLY_FILTER, "urlPrefix": server or canned.url, **fields}
             case = examination(
                 directory,
@@ -230,6 +234,38 @@ async def test_a_resource_that_matches_nothing_is_a_warning(
     managed = [{"name": name, "ignoredByScheduler": is_ignored}]
     report = await look(tmp_path, objects, managedResources=managed)
     assert [problem in str(finding) for finding in wrong(report)] == [True] * bool(problem)
+
+
+def test_of_a_cluster_too_large_to_look_at_nothing_is_concluded() -> None:
+    tree = configuration({**ONLY_FILTER, "urlPrefix": "http://h", "managedResources": MANAGED})
+    decoded, _ = decode(tree)
+    assert decoded is not None
+    findings = list(check_census(decoded, Census({GPU: Usage()}, is_complete=False)))
+    assert {finding.severity for finding in findings} == {Severity.NOTE}
+    assert "too large to look at all nodes and pods" in findings[0].problem
+
+
+# --- preempt replies -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("victims", "problem"),
+    [
+        ({"a": {"Pods": [{"UID": "uid-low"}]}}, ""),
+        ({}, ""),
+        ({"a": None}, "a null in the reply brings kube-scheduler down"),
+        ({"a": {"Pods": [None]}}, "a null in the reply brings kube-scheduler down"),
+        ({"a": {"Pods": []}}, "leaves a without victims, and the preemption fails up to 1.36"),
+        ({"a": {"Pods": [{"UID": "other"}]}}, "the pod is not found on that node"),
+        ({"c": {"Pods": []}}, "names what it was not asked about, and the preemption fails"),
+    ],
+    ids=["kept", "left out", "null victims", "a null pod", "no victims", "another pod", "another node"],
+)
+async def test_preempt_is_asked_about_pods_that_exist(tmp_path: Path, victims: Any, problem: str) -> None:
+    body = json.dumps({"NodeNameToMetaVictims": victims}).encode()
+    entry = {"filterVerb": "", "reply": Reply(body)}
+    report = await look(tmp_path, [make_pod("low", node="a")], **entry)
+    assert [problem in str(finding) for finding in wrong(report)] == [True] * bool(problem), report.as_text()
 
 
 # --- rights ----------------------------------------------------------------------------------------------------------

@@ -316,7 +316,7 @@ class MirrorMachine(RuleBasedStateMachine):
 
 
 TestMirror = MirrorMachine.TestCase
-TestMirror.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestMirror.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 def test_a_failure_while_looking_undoes_what_was_done() -> None:
@@ -332,6 +332,18 @@ def test_a_failure_while_looking_undoes_what_was_done() -> None:
         mirror.what_if(without=[mirror.by_uid["p-0"]], nodes=broken()),
     ):
         pytest.fail("not reached")
+    assert dump(mirror) == before
+
+
+def test_a_pod_that_was_replaced_by_one_of_its_name_takes_its_assumption_along() -> None:
+    mirror = mirror_of({"a": NodeState()}, [])
+    before = dump(mirror)
+    store = mirror.store(PODS)
+    store.upsert(pod_object("p", PodState(0, "", 1)))
+    mirror.assume(mirror.reader.read(pod_object("p", PodState(0, "a", 1))))
+    assert dump(mirror) != before
+    store.upsert(pod_object("p", PodState(1, "", 1)))
+    assert not mirror.assumed
     assert dump(mirror) == before
 
 

@@ -15,9 +15,9 @@ from extender.framework.eviction import DisruptionBudgets, PlacedPods
 from extender.framework.nomination import filter_with_nominated
 from extender.framework.preemption import NO_VICTIMS, Eviction, Preemption
 from extender.framework.profile import bind
-from extender.framework.runner import Outcome, Profile, Runner
+from extender.framework.runner import NoRecorder, Outcome, Profile, Runner
 from extender.testing import make_node, make_pod
-from extender.testing.lab import Lab, NoRecorder, pending
+from extender.testing.lab import Lab, pending
 from extender.testing.law import check_fold_equals_rebuild, check_inverse_leaves_no_trace
 
 Json = dict[str, Any]

@@ -44,7 +44,9 @@ ASK = st.just(("ask", None))
 
 
 @settings(deadline=None)
-@given(st.lists(st.one_of(ADD, ADD, REMOVE, REMOVE, RELABEL, DELETE, ASK, ASK), max_size=60), st.booleans())
+@given(
+    st.lists(st.one_of(ADD, ADD, REMOVE, REMOVE, RELABEL, DELETE, ASK, ASK), min_size=20, max_size=60), st.booleans()
+)
 def test_things_are_reached_as_their_terms_say(steps, many):
     lab = Lab(MANY if many else [])
     reach = Reach(lab.mirror.table)

@@ -152,6 +152,23 @@ def test_fields_that_people_get_wrong_are_explained_where_they_stand() -> None:
     assert any("ClusterFirstWithHostNet" in line for line in lines)
 
 
+def test_what_certificates_and_managed_resources_mean_is_explained() -> None:
+    tls = replace(PAIR, server_name="extender.local")
+    request = Request(HTTPS, tls=tls, managed_resources=("example.com/gpu=ignored",))
+    text = " ".join(registration(request).replace("#", "").split())
+    for sentence in (
+        "Without a caFile nothing would be verified.",
+        "The caFile is read once, at start",
+        "serverName must stand in the certificate",
+        "The client certificate is read again when the files change",
+        "Requests of the pod as a whole and of ephemeral containers do not count.",
+        "A name may stand once in the whole file",
+        "only the service looks whether the resource is enough",
+    ):
+        assert sentence in text
+    assert "Nothing is verified: insecure." in registration(Request(HTTPS, tls=TlsSettings(insecure=True)))
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from extender.errors import ConfigurationError
 from extender.registration.decoding import decode
@@ -299,3 +301,20 @@ def test_the_same_key_in_two_mappings_is_no_repetition(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text("extenders: [{weight: 1}, {weight: 1}]\nweight: 1\n")
     assert not read_source(file).findings
+
+
+WORDS = st.sampled_from(
+    ["extenders", "profiles", "urlPrefix", "filterVerb", "httpTimeout", "weight", "tlsConfig", "managedResources", "x"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.integers(), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(WORDS, VALUES), st.sampled_from(["v1", "v1beta1"]), st.sampled_from(["Policy", "", "x"]))
+@settings(deadline=None)
+def test_no_content_brings_the_reader_down(tree: dict[str, Any], version: str, kind: str) -> None:
+    head = {"apiVersion": version, "kind": kind} if kind else configuration()
+    judged({**head, **tree})

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.errors import ExtenderError, NotReadyError, RequestError
-from extender.framework.runner import Profile, Runner, Weighted
+from extender.framework.runner import NoRecorder, Profile, Runner, Weighted
 from extender.model.node import read_node
 from extender.model.object import Node
-from extender.testing.lab import Lab, NoRecorder
+from extender.testing.lab import Lab
 from extender.verbs import filter as filter_verb
 from extender.verbs import preempt as preempt_verb
 from extender.verbs import prioritize as prioritize_verb

@@ -290,7 +290,7 @@ def test_a_failed_filter_never_has_an_empty_error(text: str) -> None:
 
 @given(st.lists(st.tuples(st.text(), st.integers(0, wire.MAX_EXTENDER_SCORE))))
 def test_a_prioritize_reply_is_a_bare_list_of_hosts_with_integers(scored: list[tuple[str, int]]) -> None:
-    body = wire.encode_priorities(wire.host_prefixes([host for host, _ in scored]), [score for _, score in scored])
+    body = wire.encode_priorities(wire.encode_hosts([host for host, _ in scored]), [score for _, score in scored])
     reply = json.loads(body, parse_float=pytest.fail)
     assert reply == [{"Host": host, "Score": score} for host, score in scored]
 

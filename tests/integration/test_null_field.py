@@ -16,8 +16,8 @@ from extender.framework.algorithm import Algorithm
 from extender.framework.loader import load_all
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
-from extender.framework.runner import Runner
-from extender.testing.lab import Lab, NoRecorder
+from extender.framework.runner import NoRecorder, Runner
+from extender.testing.lab import Lab
 from extender.verbs import filter as filter_verb
 from extender.verbs import preempt as preempt_verb
 from extender.verbs import prioritize as prioritize_verb

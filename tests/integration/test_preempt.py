@@ -15,9 +15,9 @@ from extender.errors import AlgorithmError, DeadlineExceeded
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
 from extender.framework.resource import RequestedResources
-from extender.framework.runner import Runner
+from extender.framework.runner import NoRecorder, Runner
 from extender.testing import make_node, make_pod
-from extender.testing.lab import Lab, NoRecorder
+from extender.testing.lab import Lab
 from extender.testing.reply import Json, Victims, read_preempt
 from extender.verbs import preempt
 from extender.verbs.service import Service

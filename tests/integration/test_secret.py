@@ -215,27 +215,27 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 def test_tokens_of_callers_do_not_show(service: RunningService) -> None:
     context = ssl.create_default_context(cadata=AUTHORITY.pem.decode())
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    answers = []
-    with httpx.Client(verify=context, headers=headers, timeout=20) as client:
-        index = client.get(f"{service.management_url}/debug/pprof").text
-        pages = [line.split()[0] for line in index.splitlines() if line.startswith("/debug/")]
+    bearing, mistaken = ({"Authorization": f"Bearer {token}"} for token in (TOKEN, f"{TOKEN}x"))
+    answers: list[httpx.Response] = []
+    with httpx.Client(verify=context, timeout=20) as client:
+
+        def get(page: str, headers: dict[str, str] = bearing, **query: int) -> str:
+            answers.append(client.get(f"{service.management_url}{page}", headers=headers, params=query))
+            return answers[-1].text
+
+        pages = [line.split()[0] for line in get("/debug/pprof").splitlines() if line.startswith("/debug/")]
         assert "/debug/config" in pages
         service.call(service.api.options.readers.update, {("reader", page) for page in pages})
-        for page in [*pages, "/metrics", "/readyz?verbose", "/livez?verbose", "/nothing"]:
-            answers.append(
-                client.get(f"{service.management_url}{page}", params={"seconds": 1} if "profile" in page else {})
-            )
+        for page in (*pages, "/metrics", "/readyz", "/livez", "/nothing"):
+            get(page, **({"seconds": 1} if "profile" in page else {"verbose": 1}))
         for verb in ("filter", "prioritize", "bind", "preempt", "nothing"):
             for body in (b"", b"{", TOKEN.encode(), json.dumps({"Pod": make_pod("p"), "NodeNames": None}).encode()):
-                answers.append(client.post(f"{service.url}/{verb}", content=body))
+                answers.append(client.post(f"{service.url}/{verb}", content=body, headers=bearing))  # noqa: PERF401
         service.call(service.api.stop)
         try:
-            for token in (TOKEN, TOKEN + "x"):
-                for path in ("/debug/config", "/debug/cache", "/metrics"):
-                    answers.append(
-                        client.get(f"{service.management_url}{path}", headers={"Authorization": f"Bearer {token}"})
-                    )
+            for page in ("/debug/config", "/debug/cache/compare", "/metrics"):
+                get(page)
+                get(page, mistaken)
         finally:
             service.call(service.api.start)
     assert {answer.status_code for answer in answers} >= {200, 403, 404, 503}

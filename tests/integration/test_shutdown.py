@@ -184,6 +184,27 @@ def test_a_configuration_that_cannot_be_used_is_told_line_by_line() -> None:
     ]
 
 
+def test_certificates_that_cannot_be_used_are_told_for_both_ports(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(make_node("n1")))
+    (tmp_path / "tls.crt").write_text("")
+    (tmp_path / "tls.key").write_text("")
+    files = [
+        f"--set={port}.tls.{key}={tmp_path / name}"
+        for port in ("server", "management")
+        for key, name in (("certFile", "tls.crt"), ("keyFile", "tls.key"))
+    ]
+    done = run("--cluster", str(tmp_path / "cluster.yaml"), *files)
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert [line.split(": ")[1] for line in errors] == [
+        "server.tls.certFile",
+        "server.tls.keyFile",
+        "management.tls.certFile",
+        "management.tls.keyFile",
+    ]
+    assert "Traceback" not in done.stderr
+
+
 def _not_ready(url: str) -> str:
     response = httpx.get(url)
     return response.text if response.status_code == 503 else ""
