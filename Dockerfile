@@ -8,7 +8,7 @@ COPY algorithms algorithms
 # Scripts in a venv name its path: it stays the same in the next stage. The venv needs no pip of its own.
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
  && python -m venv --without-pip /opt/venv \
- && pip --python /opt/venv/bin/python install --no-cache-dir /wheels/*.whl
+ && pip --python /opt/venv/bin/python install --no-cache-dir "$(ls /wheels/*.whl)[otel]"
 
 FROM python:3.11-slim AS runtime
 LABEL org.opencontainers.image.title="kube-scheduler-extender" \

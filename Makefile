@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONFORMANCE := tests/conformance/cases.jsonl.gz
 
-.PHONY: help run test check format conformance bench clean
+.PHONY: help run test tools check format conformance bench e2e clean
 .DEFAULT_GOAL := help
 
 help: ## show this
@@ -21,6 +21,9 @@ run: $(STAMP) ## serve on an embedded cluster: no Kubernetes needed
 
 test: $(STAMP) ## run every test
 	$(BIN)/python -m pytest
+
+tools: ## fetch helm and promtool, without which a few tests are skipped
+	sh tests/tools.sh
 
 check: $(STAMP) ## lint, check types and the direction of imports
 	$(BIN)/ruff check .
@@ -38,5 +41,8 @@ conformance: $(STAMP) ## compare every algorithm with kube-scheduler's own decis
 bench: $(STAMP) ## measure; prints ratios within one run
 	$(BIN)/python -m benchmarks
 
+e2e: $(STAMP) ## try it with a real control plane: KUBE_ASSETS names a folder with etcd, kube-apiserver, kube-scheduler
+	$(BIN)/python -m pytest -m e2e tests/e2e
+
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.errors import ConfigurationError
+from extender.section import AlgorithmSourceSection, ProfileSection, Section, repeated_names
 
 API_VERSION: Final = "scheduler-extender/v1"
 KIND: Final = "ExtenderConfiguration"
@@ -30,52 +31,7 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86400)]
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
-class _Section(BaseModel):
-    """Root of every section: camelCase in the file, unknown keys refused, never changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class AlgorithmEntry(_Section):
-    """One algorithm of a profile: the name of an in-tree one, or ``module:Class``."""
-
-    name: Annotated[str, Field(min_length=1)]
-    args: dict[str, Any] | None = None
-    """Arguments; what is valid is up to the algorithm. Given once, they hold for its predicate and its priority."""
-
-
-class PriorityEntry(AlgorithmEntry):
-    """One priority of a profile."""
-
-    weight: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """How much it counts; the algorithm's default weight where left out."""
-
-
-class Predicates(_Section):
-    """Which predicates run, in this order; all default ones where left out.
-
-    Mandatory ones always run, and first where they are not named.
-    """
-
-    enabled: list[AlgorithmEntry] | None = None
-    disabled: list[str] = []
-
-
-class Priorities(_Section):
-    """Which priorities score; all default ones where left out."""
-
-    enabled: list[PriorityEntry] | None = None
-    disabled: list[str] = []
-
-
-class ProfileSection(_Section):
-    """The algorithms that serve kube-scheduler."""
-
-    predicates: Predicates = Predicates()
-    priorities: Priorities = Priorities()
-
-
-class TlsSection(_Section):
+class TlsSection(Section):
     """What a port shows of itself; without a certificate it speaks plain HTTP."""
 
     cert_file: str = ""
@@ -110,7 +66,7 @@ class MutualTlsSection(TlsSection):
         return self
 
 
-class ServerSection(_Section):
+class ServerSection(Section):
     """The port that kube-scheduler calls."""
 
     host: str = "0.0.0.0"
@@ -144,14 +100,14 @@ class ServerSection(_Section):
         return value
 
 
-class AuthenticationSection(_Section):
+class AuthenticationSection(Section):
     """Who may read the management port; probes are open to everyone."""
 
     enabled: bool = False
     """Whether a reader needs a token that the API server accepts, and leave to ``get`` the path."""
 
 
-class ManagementSection(_Section):
+class ManagementSection(Section):
     """The port for probes and metrics."""
 
     host: str = "0.0.0.0"
@@ -170,7 +126,7 @@ class ManagementSection(_Section):
         return self
 
 
-class ClientSection(_Section):
+class ClientSection(Section):
     """How the API server is reached; without a kubeconfig, as a pod in the cluster."""
 
     kubeconfig: str = ""
@@ -181,7 +137,7 @@ class ClientSection(_Section):
     page_size: Annotated[int, Field(ge=1, le=10_000)] = 500
 
 
-class CacheSection(_Section):
+class CacheSection(Section):
     """How long the service trusts what it was not told again."""
 
     assumed_pod_seconds: Seconds = 300.0
@@ -193,7 +149,7 @@ class CacheSection(_Section):
     """After so long without a word from the API server requests are answered with errors; 0 answers them for ever."""
 
 
-class LeaderElectionSection(_Section):
+class LeaderElectionSection(Section):
     """Which of several replicas binds; all of them answer the other verbs. Source of the defaults: kube-scheduler."""
 
     enabled: bool = False
@@ -224,7 +180,7 @@ class LeaderElectionSection(_Section):
         return self
 
 
-class EventSection(_Section):
+class EventSection(Section):
     """Events about pods: what was bound, what could not be bound, and why no node fits."""
 
     enabled: bool = True
@@ -234,7 +190,7 @@ class EventSection(_Section):
     burst: Annotated[int, Field(ge=1, le=100_000)] = 100
 
 
-class LogSection(_Section):
+class LogSection(Section):
     """What is logged, and how."""
 
     level: Level = "info"
@@ -245,7 +201,7 @@ class LogSection(_Section):
     """Requests that take longer are logged with what took the time; 0 logs none."""
 
 
-class TracingSection(_Section):
+class TracingSection(Section):
     """Traces of requests in OpenTelemetry's format; needs the extra ``otel``."""
 
     enabled: bool = False
@@ -255,12 +211,16 @@ class TracingSection(_Section):
     """How many requests in a million are traced; those whose caller says whether it traces go by that."""
 
 
-class ExtenderConfiguration(_Section):
+class ExtenderConfiguration(Section):
     """Everything that can be set."""
 
     api_version: Literal["scheduler-extender/v1"] = API_VERSION
     kind: Literal["ExtenderConfiguration"] = KIND
-    profiles: Annotated[list[ProfileSection], Field(min_length=1, max_length=1)] = [ProfileSection()]
+    profiles: Annotated[list[ProfileSection], Field(min_length=1)] = [ProfileSection()]
+    """Which algorithms serve which pods; the first one also serves pods of a scheduler that none names."""
+    algorithm_source: AlgorithmSourceSection = AlgorithmSourceSection()
+    unmatched_scheduler_name: Literal["default", "passThrough"] = "default"
+    """What becomes of pods of a scheduler that no profile names: the first profile, or nothing, serves them."""
     server: ServerSection = ServerSection()
     management: ManagementSection = ManagementSection()
     client_connection: ClientSection = ClientSection()
@@ -269,6 +229,22 @@ class ExtenderConfiguration(_Section):
     events: EventSection = EventSection()
     log: LogSection = LogSection()
     tracing: TracingSection = TracingSection()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ExtenderConfiguration:
+        if self.algorithm_source.given and "profiles" in self.model_fields_set:
+            raise ValueError("profiles and algorithmSource exclude each other: remove one of them")
+        return self
+
+    @field_validator("profiles")
+    @classmethod
+    def _served_once(cls, value: list[ProfileSection]) -> list[ProfileSection]:
+        repeated = repeated_names([profile.scheduler_name for profile in value])
+        if repeated:
+            place, first = repeated[0]
+            name = value[place].scheduler_name
+            raise ValueError(f"[{place}].schedulerName {name!r} is that of [{first}] as well; give it another")
+        return value
 
     @model_validator(mode="after")
     def _ports_differ(self) -> ExtenderConfiguration:

@@ -34,11 +34,13 @@ def check_sampling(configuration: SchedulerConfiguration, nodes: int | None) -> 
         if percentage == 100 or (nodes is not None and size == nodes):
             continue
         seen = "a part of the nodes" if size is None else f"{size} of the {nodes} nodes"
+        is_policy = configuration.dialect.is_policy
         yield note(
-            f"{place}percentageOfNodesToScore",
+            "" if is_policy else f"{place}percentageOfNodesToScore",
             f"an extender sees {seen} for a pod: if it refuses all of them, the pod is called unschedulable although "
             "another node may fit",
-            "set percentageOfNodesToScore: 100 if the extender is selective",
+            "set percentageOfNodesToScore: 100 if the extender is selective"
+            + (", in a KubeSchedulerConfiguration" if is_policy else ""),
         )
 
 

@@ -26,6 +26,9 @@ class Cache(ABC):
     kinds: ClassVar[tuple[Kind, ...]] = (NODES, PODS)
     """Which kinds must be watched for this cache."""
 
+    annotations: ClassVar[tuple[str, ...]] = ()
+    """Which annotations of pods it reads, by name or, with ``*`` at the end, by prefix; records keep no others."""
+
     def __init__(self, table: NodeTable) -> None:
         """Start empty, with arrays of ``table.capacity`` entries."""
         self.table = table

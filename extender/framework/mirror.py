@@ -55,20 +55,32 @@ class Mirror:
         self.reader = PodReader()
         self.version = 0
         """Changes with every change that an answer could depend on."""
+        self._pods_being_listed: int | None = None
+        self._pods_listed: int | None = None
         self._caches: dict[type[Cache], Cache] = {}
         self._objects: dict[Kind, dict[str, Any]] = {}
 
     # --- caches ------------------------------------------------------------------------------------------------------
 
     def cache(self, cache_class: type[C]) -> C:
-        """Return the shared instance of ``cache_class``, built from what exists now where it is new."""
+        """Return the shared instance of ``cache_class``, built from what exists now where it is new.
+
+        Records of pods keep only annotations that some cache declares. Where a new cache declares others and pods are
+        listed already, ``pods_outdated`` is true until they have been listed again.
+        """
         found = self._caches.get(cache_class)
         if found is None:
+            self.reader.keep(cache_class.annotations)
             found = cache_class(self.table)
             self.fill(found)
             self._caches[cache_class] = found
             self.table.on_grow(found.grow)
         return cast(C, found)
+
+    @property
+    def pods_outdated(self) -> bool:
+        """Whether records of pods may lack annotations that a cache reads: it came after the list they are from."""
+        return self._pods_listed not in (None, self.reader.generation)
 
     @property
     def caches(self) -> Iterable[Cache]:
@@ -319,9 +331,21 @@ class Mirror:
             names = lambda: [self.table.name(row) for row in self.table.rows().tolist()]  # noqa: E731
             return FoldingStore(names, lambda node: self.upsert_node(read_node(node)), self.delete_node)
         if kind == PODS:
-            return FoldingStore(lambda: self.pods, lambda pod: self.upsert_pod(self.reader.read(pod)), self.delete_pod)
+            return FoldingStore(
+                lambda: self.pods,
+                lambda pod: self.upsert_pod(self.reader.read(pod)),
+                self.delete_pod,
+                begun=self._begin_pods,
+                finished=self._finish_pods,
+            )
         return FoldingStore(
             lambda: self.objects(kind),
             lambda item: self.upsert_object(kind, item),
             lambda key: self.delete_object(kind, key),
         )
+
+    def _begin_pods(self) -> None:
+        self._pods_being_listed = self.reader.generation
+
+    def _finish_pods(self) -> None:
+        self._pods_listed = self._pods_being_listed

@@ -284,24 +284,29 @@ def _group_many(refusals: list[Refusal], candidates: int) -> tuple[NDArray[np.in
     return keys, members
 
 
-def _check_refusal(algorithm: str, refusal: Refusal, candidates: int) -> None:
+def _check_refusal(algorithm: str, refusal: object, candidates: int) -> None:
+    if not isinstance(refusal, Refusal):
+        raise AlgorithmError(algorithm, f"a predicate must return refusals, got {_kind(refusal)}")
     if not refusal.reason:
         raise AlgorithmError(algorithm, "a refusal must have a reason")
     mask = refusal.nodes
-    if mask is not None and (mask.shape != (candidates,) or mask.dtype != np.bool_):
-        raise AlgorithmError(
-            algorithm,
-            f"a refusal's nodes must be bool of shape ({candidates},), got {mask.dtype} of shape {mask.shape}",
-        )
+    if mask is not None and not (_has_shape(mask, candidates) and mask.dtype == np.bool_):
+        raise AlgorithmError(algorithm, f"a refusal's nodes must be bool of shape ({candidates},), got {_kind(mask)}")
 
 
 def _check_scores(algorithm: str, scores: IntArray, candidates: int) -> None:
-    if scores.shape != (candidates,) or scores.dtype.kind != "i":
-        raise AlgorithmError(
-            algorithm, f"scores must be integers of shape ({candidates},), got {scores.dtype} of shape {scores.shape}"
-        )
+    if not (_has_shape(scores, candidates) and scores.dtype.kind == "i"):
+        raise AlgorithmError(algorithm, f"scores must be integers of shape ({candidates},), got {_kind(scores)}")
     if candidates and (int(scores.min()) < 0 or int(scores.max()) > MAX_NODE_SCORE):
         raise AlgorithmError(
             algorithm,
             f"normalised scores must be 0 to {MAX_NODE_SCORE}, got {int(scores.min())} to {int(scores.max())}",
         )
+
+
+def _has_shape(value: object, candidates: int) -> bool:
+    return isinstance(value, np.ndarray) and value.shape == (candidates,)
+
+
+def _kind(value: object) -> str:
+    return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

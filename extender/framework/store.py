@@ -16,16 +16,26 @@ class FoldingStore:
     """Folds the objects of one kind; implements ``extender.model.kind.Store``."""
 
     def __init__(
-        self, keys: Callable[[], Iterable[str]], upsert: Callable[[Any], None], delete: Callable[[str], None]
+        self,
+        keys: Callable[[], Iterable[str]],
+        upsert: Callable[[Any], None],
+        delete: Callable[[str], None],
+        *,
+        begun: Callable[[], None] = lambda: None,
+        finished: Callable[[], None] = lambda: None,
     ) -> None:
+        """``begun`` and ``finished`` are called at the start and at the end of each list."""
         self._keys = keys
         self._upsert = upsert
         self._delete = delete
+        self._begun = begun
+        self._finished = finished
         self._listed: set[str] | None = None
 
     def begin(self) -> None:
         """Start a list; objects held so far stay until ``finish``."""
         self._listed = set()
+        self._begun()
 
     def upsert(self, item: Any) -> None:
         """Hold ``item``; one that cannot be read is logged, and an older version of it stays held."""
@@ -46,3 +56,4 @@ class FoldingStore:
         listed, self._listed = self._listed or set(), None
         for key in [key for key in self._keys() if key not in listed]:
             self._delete(key)
+        self._finished()

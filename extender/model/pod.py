@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cached_property
 from sys import intern
+from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -37,6 +38,9 @@ _REMEMBERED_SPECS = 8192
 NOT_STARTED = 2**62
 """The start time of a pod that has none: later than any other, as kube-scheduler takes it."""
 
+NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
+"""The annotations of a pod that has none of those that are kept; one object for all of them."""
+
 
 class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """What a placed pod takes from its node; shared by all pods that take the same.
@@ -50,6 +54,8 @@ class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True):
     ports: tuple[HostPort, ...]
     affinity: PodAffinity | None
     anti_affinity: PodAffinity | None
+    host_network: bool
+    """Whether the pod has the addresses of its node, and none of its own."""
 
 
 class PodClass(msgspec.Struct, frozen=True, eq=False, weakref=True):
@@ -76,6 +82,10 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The node kept for a pending pod by preemption, or empty."""
     volumes: tuple[Volume, ...]
     """The volumes that can restrict placement; most pods have none."""
+    owner: str = ""
+    """The uid of the pod's controller, one object for all its pods; empty where it has none."""
+    annotations: Mapping[str, str] = NO_ANNOTATIONS
+    """Those that a cache declares; most pods have none."""
 
     @property
     def name(self) -> str:
@@ -94,6 +104,8 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
             and self.terminating == other.terminating
             and self.nominated_node_name == other.nominated_node_name
             and self.volumes == other.volumes
+            and self.owner == other.owner
+            and (self.annotations is other.annotations or self.annotations == other.annotations)
         )
 
 
@@ -104,6 +116,28 @@ class PodReader:
         self._shape_of_spec: dict[bytes, PodShape] = {}
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
         self._classes: WeakValueDictionary[bytes, PodClass] = WeakValueDictionary()
+        self._kept_names: set[str] = set()
+        self._kept_prefixes: tuple[str, ...] = ()
+        self.generation = 0
+        """Changes when records are read with more annotations than before."""
+
+    def keep(self, patterns: Iterable[str]) -> None:
+        """Keep annotations of these names, or with ``*`` at the end, of these prefixes, from now on."""
+        wanted = set(patterns)
+        names = {name for name in wanted if not name.endswith("*")} - self._kept_names
+        prefixes = {name[:-1] for name in wanted if name.endswith("*")} - set(self._kept_prefixes)
+        self._kept_names |= names
+        self._kept_prefixes += tuple(sorted(prefixes))
+        self.generation += bool(names or prefixes)
+
+    def kept(self, annotations: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return those of a pod's annotations that are kept."""
+        if not annotations or not (self._kept_names or self._kept_prefixes):
+            return NO_ANNOTATIONS
+        names = annotations.keys() & self._kept_names
+        if self._kept_prefixes:
+            names |= {name for name in annotations if name.startswith(self._kept_prefixes)}
+        return {intern(name): annotations[name] for name in names} if names else NO_ANNOTATIONS
 
     def read(self, pod: Pod, node_name: str | None = None) -> PodInfo:
         """Return the record of ``pod``, placed on ``node_name`` where given, else where its spec says.
@@ -126,12 +160,15 @@ class PodReader:
             terminating=meta.deletion_timestamp is not None,
             nominated_node_name=intern(status.nominated_node_name or "") if not node else "",
             volumes=restricting_volumes(spec),
+            owner=owner_of(meta),
+            annotations=self.kept(meta.annotations),
         )
 
-    @staticmethod
-    def placed_on(info: PodInfo, node_name: str) -> PodInfo:
-        """Return the record of a pod as if it were placed on ``node_name``."""
-        return msgspec.structs.replace(info, node_name=intern(node_name))
+    def placed_on(self, info: PodInfo, node_name: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> PodInfo:
+        """Return the record of a pod as if it were placed on ``node_name`` and ``annotations`` were added to it."""
+        added = self.kept(annotations)
+        merged = {**info.annotations, **added} if added else info.annotations
+        return msgspec.structs.replace(info, node_name=intern(node_name), annotations=merged)
 
     def _class(self, namespace: str, labels: Labels) -> PodClass:
         key = encode_canonical((namespace, labels))
@@ -151,7 +188,7 @@ class PodReader:
         return found
 
     def _share(self, shape: PodShape) -> PodShape:
-        key = encode_canonical((shape.requests, shape.nonzero, shape.ports, shape.affinity, shape.anti_affinity))
+        key = encode_canonical(msgspec.structs.astuple(shape))
         return self._shapes.setdefault(key, shape)
 
 
@@ -169,6 +206,7 @@ def read_shape(pod: Pod, *, placed: bool) -> PodShape:
             host_ports(pod),
             affinity.pod_affinity,
             affinity.pod_anti_affinity,
+            _on_host_network(pod),
         )
     except QuantityError as error:
         raise QuantityError(f"pod {object_key(pod.metadata or ObjectMeta())}: {error}") from None
@@ -180,7 +218,23 @@ def _shape_source(pod: Pod) -> tuple[object, ...]:
     resized = (status.container_statuses, status.init_container_statuses, status.allocated_resources, status.resources)
     resizing = [condition for condition in status.conditions or () if condition.type == "PodResizePending"]
     affinity = spec.affinity and (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
-    return (spec.containers, spec.init_containers, spec.overhead, spec.resources, affinity, resized, resizing)
+    claimed = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+    return (*claimed, affinity, _on_host_network(pod), resized, resizing)
+
+
+def _on_host_network(pod: Pod) -> bool:
+    return bool(pod.spec and pod.spec.host_network)
+
+
+def controller_of(meta: ObjectMeta) -> OwnerReference | None:
+    """Return the object that manages another, such as the replica set of a pod."""
+    return next((owner for owner in meta.owner_references or () if owner.controller), None)
+
+
+def owner_of(meta: ObjectMeta) -> str:
+    """Return the uid of an object's controller, shared by all it manages; empty where it has none."""
+    controller = controller_of(meta)
+    return intern((controller and controller.uid) or "")
 
 
 def restricting_volumes(spec: PodSpec) -> tuple[Volume, ...]:
@@ -279,4 +333,9 @@ class PendingPod:
     @property
     def controller(self) -> OwnerReference | None:
         """The object that manages the pod, such as its replica set."""
-        return next((owner for owner in self.metadata.owner_references or () if owner.controller), None)
+        return controller_of(self.metadata)
+
+    @property
+    def owner(self) -> str:
+        """The uid of that object; empty where there is none."""
+        return owner_of(self.metadata)

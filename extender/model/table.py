@@ -7,7 +7,7 @@ length and ``present`` says which rows have a node object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class NodeTable:
         self._names: list[str] = [""] * self.capacity
         self._free: list[int] = list(range(self.capacity - 1, -1, -1))
         self._labels: dict[str, LabelColumn] = {}
+        self._annotations: dict[str, LabelColumn] = {}
         self._matches: dict[Requirement, BoolArray] = {}
         self._grow_listeners: list[Callable[[int], None]] = []
 
@@ -94,6 +95,8 @@ class NodeTable:
         self.taints.set(row, info.taints)
         for key, column in self._labels.items():
             column.set(row, info.labels.get(key))
+        for key, column in self._annotations.items():
+            column.set(row, info.annotations.get(key))
         self._changed()
         return row
 
@@ -103,7 +106,7 @@ class NodeTable:
         self.present[row] = False
         self.unschedulable[row] = False
         self.taints.set(row, ())
-        for column in self._labels.values():
+        for column in self._columns():
             column.set(row, None)
         self._changed()
         self.drop(row)
@@ -118,12 +121,17 @@ class NodeTable:
         """Return the column of label ``key``; built at first use, kept up to date from then on."""
         column = self._labels.get(key)
         if column is None:
-            column = LabelColumn(self.capacity)
-            for row in self.rows().tolist():
-                info = self.infos[row]
-                if info is not None and key in info.labels:
-                    column.set(row, info.labels[key])
-            self._labels[key] = column
+            column = self._labels[key] = self._build(key, lambda info: info.labels)
+        return column
+
+    def annotation(self, key: str) -> LabelColumn:
+        """Return the column of annotation ``key``; built at first use, kept up to date from then on.
+
+        Made for annotations of which many nodes have the same value.
+        """
+        column = self._annotations.get(key)
+        if column is None:
+            column = self._annotations[key] = self._build(key, lambda info: info.annotations)
         return column
 
     def matching(self, requirement: Requirement) -> BoolArray:
@@ -142,6 +150,18 @@ class NodeTable:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
+    def _build(self, key: str, named: Callable[[NodeInfo], Mapping[str, str]]) -> LabelColumn:
+        column = LabelColumn(self.capacity)
+        for row in self.rows().tolist():
+            info = self.infos[row]
+            if info is not None and key in named(info):
+                column.set(row, named(info)[key])
+        return column
+
+    def _columns(self) -> Iterator[LabelColumn]:
+        yield from self._labels.values()
+        yield from self._annotations.values()
+
     def _changed(self) -> None:
         self.generation += 1
         self._matches.clear()
@@ -156,7 +176,7 @@ class NodeTable:
         self.unschedulable = lengthen(self.unschedulable, self.capacity)
         self.taints.grow(self.capacity)
         self._matches.clear()
-        for column in self._labels.values():
+        for column in self._columns():
             column.grow(self.capacity)
         for listener in self._grow_listeners:
             listener(self.capacity)

@@ -36,6 +36,7 @@ class Lab:
 
     def __init__(self, objects: Iterable[Mapping[str, Any]] = (), *, kinds: Iterable[Kind] = KINDS) -> None:
         self.mirror = Mirror()
+        self.mirror.reader.keep("*")  # an algorithm that is tried later may read any annotation
         self._stores: dict[str, tuple[Kind, Store]] = {kind.name: (kind, self.mirror.store(kind)) for kind in kinds}
         self._runner = Runner(Profile([], []), NoRecorder())
         self.apply(*objects)

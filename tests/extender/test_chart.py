@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.extender.deployed import (
     MANIFESTS,
     NAME,
     PROJECT,
+    ROOT,
     WAYS,
     Object,
     configuration_of,
@@ -299,3 +301,16 @@ def test_the_notes_say_what_is_next(mode: str) -> None:
     assert command == f"{'https' if mode == 'kubeadm' else 'http'}://HOST:8888/scheduler"
     assert ("--server-name kube-scheduler-extender.kube-scheduler-extender.svc" in notes) == (mode == "kubeadm")
     assert ("do not end" in notes) == (mode in ("ha", "kubeadm"))
+
+
+@needs("helm")
+def test_the_command_of_the_readme_works() -> None:
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    (command,) = re.findall(r"^helm install (.*)$", text, re.MULTILINE)
+    release, chart, *options = shlex.split(command)
+    options.remove("--create-namespace")
+    objects = documents(helm("template", release, str(ROOT / chart), *options).stdout)
+    pod = pod_of(objects)
+    version = PROJECT["version"]
+    assert containers(pod)["extender"]["image"] == f"IMAGE:{version}"
+    assert containers(pod)["kube-scheduler"]["image"].startswith("KUBE_SCHEDULER:v")

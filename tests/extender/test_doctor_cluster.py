@@ -23,7 +23,7 @@ from extender.doctor.own_pod import SERVICE_LABEL
 from extender.doctor.proxy import proxy_for
 from extender.doctor.report import Report
 from extender.doctor.right import Right, needed_rights
-from extender.doctor.sampling import sample_size
+from extender.doctor.sampling import check_sampling, sample_size
 from extender.registration.decoding import decode
 from extender.registration.dialect import BY_NAME
 from extender.registration.finding import Severity
@@ -444,6 +444,14 @@ async def test_a_sample_is_told_with_its_size(tmp_path: Path, keys: dict[str, An
     notes = [item for item in report.findings if item.path.endswith("percentageOfNodesToScore")]
     assert [item.path for item in notes] == paths
     assert all("an extender sees 420 of the 1000 nodes" in item.problem for item in notes)
+
+
+def test_a_policy_cannot_say_how_many_nodes_are_seen() -> None:
+    decoded, _ = decode({"apiVersion": "v1", "kind": "Policy", "extenders": [{"filterVerb": "filter"}]})
+    assert decoded is not None
+    (finding,) = check_sampling(decoded, 5000)
+    assert finding.path == ""
+    assert finding.remedy.endswith(", in a KubeSchedulerConfiguration")
 
 
 async def test_of_a_few_nodes_all_are_seen(tmp_path: Path) -> None:

@@ -129,7 +129,10 @@ EXTENDER_KEYS = {
 }
 """The keys that kube-scheduler knows, all of them (source: kubescheduler.config.k8s.io/v1 of 1.36)."""
 
-OPTIONAL = r"percentageOfNodesToScore|enableHTTPS|tlsConfig|caFile|managedResources|- name|ignoredByScheduler"
+OPTIONAL = (
+    r"percentageOfNodesToScore|enableHTTPS|tlsConfig|caFile|serverName|certFile|keyFile|managedResources|- name"
+    r"|ignoredByScheduler"
+)
 
 
 def test_the_registration_is_one_that_kube_scheduler_accepts() -> None:
@@ -153,7 +156,7 @@ def test_what_is_commented_out_is_valid_without_the_comment_sign() -> None:
     assert set(extender) == EXTENDER_KEYS
     assert extender["managedResources"] == [{"name": "example.com/gpu", "ignoredByScheduler": False}]
     assert extender["enableHTTPS"] is True
-    assert list(extender["tlsConfig"]) == ["caFile"]
+    assert list(extender["tlsConfig"]) == ["caFile", "serverName", "certFile", "keyFile"]
 
 
 def test_every_verb_is_registered_under_its_name() -> None:

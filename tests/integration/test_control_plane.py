@@ -129,9 +129,7 @@ def rescue() -> str:
 
 @needs("kubectl")
 async def test_when_no_replica_is_left_one_can_be_placed_by_hand(tmp_path: Path) -> None:
-    node = {"apiVersion": "v1", "kind": "Node", **make_node("spare")}
-    pod = {"apiVersion": "v1", "kind": "Pod", **make_pod("lost", namespace=NAME)}
-    async with ApiServer([node, pod]) as server:
+    async with ApiServer([make_node("spare"), make_pod("lost", namespace=NAME)]) as server:
         kubeconfig = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -155,11 +153,12 @@ async def test_when_no_replica_is_left_one_can_be_placed_by_hand(tmp_path: Path)
         assert server.storage.get("pods", "lost", NAME)["spec"]["nodeName"] == "spare"
 
 
-def test_every_file_that_the_guide_names_exists() -> None:
-    text = (MANIFESTS / "README.md").read_text()
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+def test_every_file_that_the_guides_name_exists() -> None:
+    guide = (MANIFESTS / "README.md").read_text()
+    for target in re.findall(r"\]\(([^)#:]+)\)", guide):
         assert (MANIFESTS / target).exists(), target
-    for target in re.findall(r"(?<![\w/-])manifests/[\w./-]+", text):
-        assert (ROOT / target).exists(), target
-    for target in re.findall(r"control-plane/[\w./+-]+", text):
+    for text in (guide, (ROOT / "README.md").read_text()):
+        for target in re.findall(r"(?<![\w/-])manifests/[\w./-]+", text):
+            assert (ROOT / target).exists(), target
+    for target in re.findall(r"control-plane/[\w./+-]+", guide):
         assert (KUBEADM / target).exists(), target

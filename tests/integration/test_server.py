@@ -213,11 +213,16 @@ def test_what_is_no_http_is_refused(service: RunningService, text: bytes) -> Non
 BROKEN = make_pod("broken", annotations={"break": "yes"})
 SLOW = make_pod("slow", annotations={"seconds": "0.4"})
 
+REFUSED = (("filter", 200), ("prioritize", 400), ("preempt", 400))
+WRONG_TYPE = "Expected `array | null`, got `int` - at `Pod.spec.tolerations`; send Pod as kube-scheduler encodes it"
+
 FAILURES: list[tuple[str, dict[str, Any], int, str]] = [
     ("filter", BROKEN, 200, "Broken: ZeroDivisionError: division by zero nodes"),
     ("prioritize", BROKEN, 500, "BrokenPriority: ZeroDivisionError: division by zero nodes"),
     ("filter", SLOW, 200, "gave up before Labelled: the time kube-scheduler allows has passed"),
     ("prioritize", SLOW, 504, "gave up before Graded: the time kube-scheduler allows has passed"),
+    *((verb, {}, status, "Pod.spec: is missing; send the whole Pod object") for verb, status in REFUSED),
+    *((verb, {"spec": {"tolerations": 5}}, status, WRONG_TYPE) for verb, status in REFUSED),
 ]
 
 

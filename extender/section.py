@@ -1,0 +1,98 @@
+"""Sections of the configuration that say which algorithms run: profiles, or a file of kube-scheduler in their place."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""The scheduler of pods that name none."""
+
+DEFAULT_PROVIDER: Final = "DefaultProvider"
+"""The provider of profiles that name none."""
+
+ALL: Final = "*"
+"""In a list of names: all that the provider has."""
+
+
+class Section(BaseModel):
+    """Root of every section: camelCase in the file, unknown keys refused, never changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class AlgorithmEntry(Section):
+    """One algorithm of a profile: the name of an in-tree one, or ``module:Class``.
+
+    The name ``*`` stands for all of the provider that the list does not name.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    args: dict[str, Any] | None = None
+    """Arguments; what is valid is up to the algorithm. Given once, they hold for its predicate and its priority."""
+
+
+class PriorityEntry(AlgorithmEntry):
+    """One priority of a profile."""
+
+    weight: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """How much it counts; as in the provider where left out, or else the algorithm's default weight."""
+
+
+class Predicates(Section):
+    """Which predicates run, in this order; all of the provider where left out.
+
+    Mandatory ones always run, and first where they are not named.
+    """
+
+    enabled: list[AlgorithmEntry] | None = None
+    disabled: list[str] = []
+    """Names to take out; ``*`` takes out all of the provider, and leaves those named in ``enabled``."""
+
+
+class Priorities(Section):
+    """Which priorities score; all of the provider where left out."""
+
+    enabled: list[PriorityEntry] | None = None
+    disabled: list[str] = []
+    """Names to take out; ``*`` takes out all of the provider, and leaves those named in ``enabled``."""
+
+
+class ProfileSection(Section):
+    """The algorithms for the pods of one scheduler name."""
+
+    scheduler_name: Annotated[str, Field(min_length=1)] = DEFAULT_SCHEDULER
+    """The ``spec.schedulerName`` of the pods that it serves."""
+    provider: Annotated[str, Field(min_length=1)] = DEFAULT_PROVIDER
+    """A set of algorithms by name, which the lists below change."""
+    predicates: Predicates = Predicates()
+    priorities: Priorities = Priorities()
+    always_check_all_predicates: bool = False
+    """Whether a node that one predicate refuses is shown to the others, so that all their reasons are reported."""
+
+
+class AlgorithmSourceSection(Section):
+    """A file of kube-scheduler that says which algorithms run, in place of ``profiles``; none where both are empty."""
+
+    policy_file: str = ""
+    """A Policy, as kube-scheduler read it up to 1.22."""
+    scheduler_configuration_file: str = ""
+    """A KubeSchedulerConfiguration, v1beta1 to v1."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.policy_file and self.scheduler_configuration_file:
+            raise ValueError("policyFile and schedulerConfigurationFile exclude each other: leave one of them empty")
+        return self
+
+    @property
+    def given(self) -> bool:
+        """Whether a file is named."""
+        return bool(self.policy_file or self.scheduler_configuration_file)
+
+
+def repeated_names(names: list[str]) -> list[tuple[int, int]]:
+    """Return the places of names that stand in the list before, each with that of the first."""
+    return [(place, names.index(name)) for place, name in enumerate(names) if names.index(name) < place]
