@@ -9,7 +9,7 @@ CONFORMANCE := tests/conformance/cases.jsonl.gz
 .DEFAULT_GOAL := help
 
 help: ## show this
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -7,15 +7,11 @@ arguments: apis/config/validation of 1.36.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
-
-import numpy as np
+from typing import Any, Literal
 
 from extender.framework import (
-    MAX_NODE_SCORE,
     Args,
     BoolArray,
-    Field,
     IntArray,
     Nodes,
     PendingPod,
@@ -23,12 +19,14 @@ from extender.framework import (
     Priority,
     Refusal,
     RequestedResources,
+    ScoredResources,
     Share,
     UtilizationShape,
     WeightedMean,
     field_validator,
     is_extended_resource,
     is_qualified_name,
+    measure_free_percents,
     measure_percents,
     model_validator,
     uses,
@@ -41,33 +39,11 @@ INSUFFICIENT = "Insufficient {}"
 """Why a node with too little of a resource is refused; eviction can help unless the request exceeds the whole node."""
 
 
-class WeightedResource(Args):
-    """A resource that scores reckon with; a weight of 0 stands for the default, 1."""
-
-    name: str
-    weight: Annotated[int, Field(ge=0, le=100)] = 1
-
-    @field_validator("weight")
-    @classmethod
-    def _default(cls, value: int) -> int:
-        return value or 1
-
-
-DEFAULT_RESOURCES = (WeightedResource(name="cpu"), WeightedResource(name="memory"))
-"""The resources scored where the arguments name none."""
-
-
-class ScoringStrategy(Args):
+class ScoringStrategy(ScoredResources):
     """Which nodes are better: those with the most left, the most in use, or what a shape says of their use."""
 
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
-    resources: tuple[WeightedResource, ...] = DEFAULT_RESOURCES
     requested_to_capacity_ratio: UtilizationShape | None = None
-
-    @field_validator("resources", mode="before")
-    @classmethod
-    def _default(cls, value: Any) -> Any:
-        return DEFAULT_RESOURCES if value in (None, []) else value
 
     @model_validator(mode="after")
     def _shaped(self) -> ScoringStrategy:
@@ -88,8 +64,7 @@ class ScoringStrategy(Args):
         exists = share.allocatable != 0
         if self.type == "MostAllocated":
             return measure_percents(share), exists
-        left = np.maximum(share.allocatable - share.requested - share.asked, 0)
-        return left * MAX_NODE_SCORE // np.maximum(share.allocatable, 1), exists
+        return measure_free_percents(share), exists
 
 
 DEFAULT_STRATEGY = ScoringStrategy(type="LeastAllocated")

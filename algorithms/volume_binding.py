@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Final
 
 import numpy as np
@@ -16,33 +17,35 @@ from extender.framework import (
     CsiNodes,
     Field,
     FreeVolumes,
+    IntArray,
     Nodes,
     NodeTable,
     PendingPod,
-    PersistentVolume,
     PersistentVolumeClaim,
     Predicate,
+    Priority,
     Refusal,
     SelectorError,
+    ShapePoint,
     Skip,
     StorageCapacities,
     StorageObjects,
+    StorageUse,
+    UtilizationShape,
     VolumeChoice,
+    check_points,
     claim_key,
     claim_volume_name,
-    compile_terms,
     compile_topologies,
     describe_foreign_claim,
+    field_validator,
     is_claim_bound,
     is_controlled_by,
-    plugin_of,
     requested_bytes,
     select_rows_of_terms,
     selected_node,
     storage_class_name,
-    translate_affinity,
     uses,
-    volume_handle,
 )
 
 AFFINITY_REASON: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -72,34 +75,26 @@ class VolumeBindingArgs(Args):
 
     bind_timeout_seconds: Annotated[int, Field(ge=0)] = 600
     """How long kube-scheduler waits for the volumes that it binds; means nothing here, where none are bound."""
+    shape: tuple[ShapePoint, ...] | None = None
+    """How nodes are scored by the share of their storage that would be in use; without it they are not."""
+
+    @field_validator("shape")
+    @classmethod
+    def _check(cls, value: tuple[ShapePoint, ...] | None) -> tuple[ShapePoint, ...] | None:
+        return value if value is None else check_points(value)
+
+    @cached_property
+    def rule(self) -> UtilizationShape | None:
+        """How nodes are scored; None where they are not."""
+        return UtilizationShape(shape=self.shape) if self.shape else None
 
 
-class _Columns:
-    """Which rows are refused, by reason, and which could not be judged; shapes (capacity,)."""
-
-    def __init__(self, table: NodeTable) -> None:
-        self._capacity = table.capacity
-        self.failed: BoolArray = self.none()
-        self.refused: dict[str, BoolArray] = {}
-
-    def none(self) -> BoolArray:
-        """Return a column of no rows."""
-        return np.zeros(self._capacity, np.bool_)
-
-    def every(self) -> BoolArray:
-        """Return a column of all rows."""
-        return np.ones(self._capacity, np.bool_)
-
-    def refuse(self, reason: str, rows: BoolArray) -> None:
-        """Refuse some rows, maybe among others."""
-        self.refused[reason] = self.refused.get(reason, self.none()) | rows
-
-
-class VolumeBinding(Predicate):
+class VolumeBinding(Predicate, Priority):
     """Refuses nodes that a bound volume cannot be reached from, and those where an unbound claim gets no volume.
 
     A claim that waits for its pod gets the smallest free volume that suits it and that the node reaches; failing that,
     one is made if its class can do so there. A claim that does not wait must be bound before its pod is placed.
+    Nodes are scored by the volumes that waiting claims would get there, where the arguments say how.
     """
 
     Arguments = VolumeBindingArgs
@@ -120,13 +115,10 @@ class VolumeBinding(Predicate):
                 return [Refusal(None, claim, resolvable=False)]
             claims.append(claim)
         unbound = [claim for claim in claims if not is_claim_bound(claim)]
-        immediate = False
-        for claim in unbound:
-            mode = self._binding_mode(claim)
-            if mode is None:
-                return [Refusal(None, NO_MODE.format(storage_class_name(claim)), error=True)]
-            immediate |= mode != WAIT_FOR_FIRST_CONSUMER or bool(claim_volume_name(claim))
-        if immediate:
+        modes = [self._binding_mode(claim) for claim in unbound]
+        if None in modes:
+            return [Refusal(None, NO_MODE.format(storage_class_name(unbound[modes.index(None)])), error=True)]
+        if any(map(claim_volume_name, unbound)) or any(mode != WAIT_FOR_FIRST_CONSUMER for mode in modes):
             return [Refusal(None, IMMEDIATE_REASON, resolvable=False)]
         columns = _Columns(nodes.table)
         self._check_bound([claim for claim in claims if is_claim_bound(claim)], columns)
@@ -136,6 +128,28 @@ class VolumeBinding(Predicate):
         if columns.failed.any():
             refusals.append(Refusal(nodes.take(columns.failed), UNKNOWN_REASON, error=True))
         return refusals
+
+    def prioritize(self, pod: PendingPod, nodes: Nodes) -> Skip | IntArray:
+        """Rate what the waiting claims would use of the volumes that are there, or else of what new ones are made from.
+
+        Upstream has this behind a feature gate that is off, and skips.
+        """
+        if self.args.rule is None:
+            return SKIP
+        claims = [self.objects.claim(pod.namespace, use.name) for use in pod.claims]
+        waiting = [claim for claim in claims if claim is not None and not is_claim_bound(claim)]
+        if not waiting:
+            return SKIP
+        taken, made = StorageUse(nodes.table.capacity), StorageUse(nodes.table.capacity)
+        for claim, sizes in self._match(waiting):
+            class_name, asked = storage_class_name(claim), requested_bytes(claim)
+            taken.add(class_name, asked or 0, sizes)
+            storage_class = self.objects.classes.get(class_name)
+            if asked is not None and storage_class and self.capacities.publishes(storage_class.provisioner or ""):
+                space = self.capacities.largest(class_name, asked)
+                made.add(class_name, asked, np.where(sizes < 0, space, -1), shared=True)
+        (scores, anything), (others, _) = taken.rate(self.args.rule), made.rate(self.args.rule)
+        return nodes.take(np.where(anything, scores, others))
 
     def _claim(self, pod: PendingPod, use: ClaimUse) -> PersistentVolumeClaim | str:
         """Return a claim of the pod, or why no node can be found while it is as it is."""
@@ -160,55 +174,43 @@ class VolumeBinding(Predicate):
 
     def _check_bound(self, claims: list[PersistentVolumeClaim], columns: _Columns) -> None:
         """Refuse rows by the first bound volume that does not exist or cannot be reached from there."""
-        left = columns.every()
+        left: BoolArray = np.ones(self.objects.table.capacity, np.bool_)
         for claim in claims:
             volume = self.objects.volumes.get(claim_volume_name(claim))
             if volume is None:
                 columns.refuse(GONE_REASON, left)
                 return
-            reached, failed = self._reach(volume, columns)
+            reached, failed = self.csi_nodes.reach(volume)
             columns.failed |= left & failed
             columns.refuse(AFFINITY_REASON, left & ~reached)
             left &= reached
 
-    def _reach(self, volume: PersistentVolume, columns: _Columns) -> tuple[BoolArray, BoolArray]:
-        """Return the rows that a volume can be reached from, and those for which that cannot be told.
-
-        On nodes that handle its built-in driver through CSI the labels of the CSI driver count.
-        """
-        table, spec = self.objects.table, volume.spec
-        affinity = spec.node_affinity if spec else None
-        reached = select_rows_of_terms(table, compile_terms(affinity.required if affinity else None))
-        plugin = plugin_of(spec) if spec else None
-        migrated = self.csi_nodes.migrated(plugin.name) if plugin else None
-        if plugin is None or migrated is None:
-            return reached, columns.none()
-        if volume_handle(plugin, volume) is None:
-            return reached & ~migrated, migrated
-        translated = select_rows_of_terms(table, compile_terms(translate_affinity(plugin, volume)))
-        return np.where(migrated, translated, reached), columns.none()
-
     def _check_unbound(self, claims: list[PersistentVolumeClaim], columns: _Columns) -> None:
         """Refuse rows by the first claim that gets no volume there, smaller claims first."""
-        left, table = ~columns.failed, self.objects.table
-        for claim in claims:
-            node = selected_node(claim)
-            if node is not None:
-                elsewhere = columns.every()
-                elsewhere[[row for row in (table.index.get(node),) if row is not None]] = False
-                columns.refuse(UNMATCHED_REASON, ~columns.failed & elsewhere)
-                left &= ~elsewhere
-        choice = VolumeChoice(self.free)
-        lacking = [(claim, left) for claim in claims if selected_node(claim) is not None]
-        matching = [claim for claim in claims if selected_node(claim) is None]
+        left = ~columns.failed
+        for node in (name for claim in claims if (name := selected_node(claim)) is not None):
+            columns.refuse(UNMATCHED_REASON, left & ~columns.only(node))
+            left &= columns.only(node)
         try:
-            for claim in sorted(matching, key=lambda claim: requested_bytes(claim) or 0):
-                lacking.append((claim, left & ~choice.choose(claim)))  # noqa: PERF401 - one choice builds on the other
+            matched = self._match(claims)
         except SelectorError:
             columns.failed |= left
             return
-        for claim, rows in lacking:
-            left &= ~self._provision(claim, left & rows, columns)
+        for claim, sizes in matched:
+            left &= ~self._provision(claim, left & (sizes < 0), columns)
+
+    def _match(self, claims: list[PersistentVolumeClaim]) -> list[tuple[PersistentVolumeClaim, IntArray]]:
+        """Return each claim with the size of its volume on each row, -1 where one has to be made; see VolumeChoice.
+
+        Claims whose volume is being made come first, the others from the smallest to the largest.
+        """
+        choice = VolumeChoice(self.free)
+        unmatched = np.full(self.objects.table.capacity, -1)
+        waiting = sorted(claims, key=lambda claim: requested_bytes(claim) or 0)
+        return [
+            *((claim, unmatched) for claim in claims if selected_node(claim) is not None),
+            *((claim, choice.choose(claim)) for claim in waiting if selected_node(claim) is None),
+        ]
 
     def _provision(self, claim: PersistentVolumeClaim, rows: BoolArray, columns: _Columns) -> BoolArray:
         """Refuse those of ``rows`` that no volume can be made for, and return them."""
@@ -225,3 +227,23 @@ class VolumeBinding(Predicate):
         enough = self.capacities.select_rows(storage_class_name(claim), size_bytes)
         columns.refuse(SPACE_REASON, rows & allowed & ~enough)
         return rows & ~(allowed & enough)
+
+
+class _Columns:
+    """Which rows are refused, by reason, and which could not be judged; shapes (capacity,)."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.failed: BoolArray = np.zeros(table.capacity, np.bool_)
+        self.refused: dict[str, BoolArray] = {}
+
+    def refuse(self, reason: str, rows: BoolArray) -> None:
+        """Refuse some rows, maybe among others."""
+        self.refused[reason] = self.refused[reason] | rows if reason in self.refused else rows.copy()
+
+    def only(self, node: str) -> BoolArray:
+        """Return a column of the row of a node."""
+        named: BoolArray = np.zeros(self._table.capacity, np.bool_)
+        if node in self._table.index:
+            named[self._table.index[node]] = True
+        return named

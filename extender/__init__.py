@@ -2,14 +2,15 @@
 
 The map, from the ground up; imports point downwards only, and a linter holds them to it::
 
-    errors       every exception, and what each verb makes of a failure
+    errors       every exception, and what each verb makes of a failure    journal  what one request goes through
     model        pure data: objects as decoded, quantities, selectors, the node table and its columns
-    wire         extender/v1 JSON: bytes to requests, results to bytes     config, telemetry, schema  beside it
+    wire         extender/v1 JSON: bytes to requests, results to bytes     config, telemetry, tracing, schema  beside it
     framework    what an algorithm is, how it is found and run; the mirror of the cluster and its caches; no I/O
     cluster      the API server: credentials, client, list and watch, lease, events, an embedded server; all the I/O
     verbs        filter, prioritize, preempt, bind: one module each, request bytes to reply bytes
-    runtime      wires the above from the configuration
+    runtime      wires the above from the configuration    health  whether the informers can be trusted
     access, protocol, tls   who may read management; limits of a connection; certificates of the ports
+    debug        profiles, stacks, dumps and comparisons, for the management port
     app          routes; the only module that knows FastAPI      server  the two ports, signals, shutdown
     registration what kube-scheduler's own configuration says of extenders: read, judged, written
     testing      the shipped test kit      doctor  what is wrong around an extender      cli  the commands

@@ -6,8 +6,10 @@ import sys
 
 import typer
 
+from extender.cli.algorithms import algorithms
 from extender.cli.conformance import conformance
 from extender.cli.doctor import doctor
+from extender.cli.new_algorithm import new_algorithm
 from extender.cli.register import register
 from extender.cli.serve import serve
 from extender.errors import ExtenderError
@@ -17,6 +19,8 @@ app.command()(serve)
 app.command()(conformance)
 app.command()(register)
 app.command()(doctor)
+app.command()(algorithms)
+app.command()(new_algorithm)
 
 
 @app.callback()

@@ -54,7 +54,7 @@ class MutualTlsSection(TlsSection):
 
     client_ca_file: str = ""
     """The authorities of those who may call, in PEM; empty lets everyone call."""
-    allowed_subjects: list[Annotated[str, Field(min_length=1)]] = []
+    allowed_subjects: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
     """Common names, DNS names or URIs, of which a caller's certificate must have one; empty accepts all of that CA."""
 
     @model_validator(mode="after")
@@ -71,7 +71,7 @@ class ServerSection(Section):
 
     host: str = "0.0.0.0"
     port: Port = 8888
-    path_prefixes: list[Annotated[str, Field(pattern=r"^/")]] = ["/scheduler"]
+    path_prefixes: list[Annotated[str, Field(pattern=r"^/")]] = Field(default=["/scheduler"])
     """The verbs answer at ``/filter`` and below each of these, at ``/scheduler/filter``."""
     tls: MutualTlsSection = MutualTlsSection()
     max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
@@ -195,7 +195,7 @@ class LogSection(Section):
 
     level: Level = "info"
     format: Literal["json", "text"] = "json"
-    levels: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+)*$")], Level] = {}
+    levels: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+)*$")], Level] = Field(default={})
     """Levels of single modules and packages, such as ``extender.cluster``."""
     slow_request_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.1
     """Requests that take longer are logged with what took the time; 0 logs none."""
@@ -216,7 +216,7 @@ class ExtenderConfiguration(Section):
 
     api_version: Literal["scheduler-extender/v1"] = API_VERSION
     kind: Literal["ExtenderConfiguration"] = KIND
-    profiles: Annotated[list[ProfileSection], Field(min_length=1)] = [ProfileSection()]
+    profiles: Annotated[list[ProfileSection], Field(min_length=1)] = Field(default=[ProfileSection()])
     """Which algorithms serve which pods; the first one also serves pods of a scheduler that none names."""
     algorithm_source: AlgorithmSourceSection = AlgorithmSourceSection()
     unmatched_scheduler_name: Literal["default", "passThrough"] = "default"
@@ -234,17 +234,10 @@ class ExtenderConfiguration(Section):
     def _one_source(self) -> ExtenderConfiguration:
         if self.algorithm_source.given and "profiles" in self.model_fields_set:
             raise ValueError("profiles and algorithmSource exclude each other: remove one of them")
+        for place, first in repeated_names([profile.scheduler_name for profile in self.profiles]):
+            name = self.profiles[place].scheduler_name
+            raise ValueError(f"profiles[{place}].schedulerName: {name!r} is that of profiles[{first}]; give another")
         return self
-
-    @field_validator("profiles")
-    @classmethod
-    def _served_once(cls, value: list[ProfileSection]) -> list[ProfileSection]:
-        repeated = repeated_names([profile.scheduler_name for profile in value])
-        if repeated:
-            place, first = repeated[0]
-            name = value[place].scheduler_name
-            raise ValueError(f"[{place}].schedulerName {name!r} is that of [{first}] as well; give it another")
-        return value
 
     @model_validator(mode="after")
     def _ports_differ(self) -> ExtenderConfiguration:

@@ -19,11 +19,12 @@ from extender.cluster.reflector import Reflector
 from extender.config import ExtenderConfiguration
 from extender.errors import ConfigurationError
 from extender.framework.mirror import Mirror
-from extender.framework.profile import ProfileBinder, watched_kinds
+from extender.framework.profile import watched_kinds
 from extender.framework.registry import Registry
 from extender.framework.runner import Runner
 from extender.health import Check, InformerHealth
 from extender.model.kind import NODES, PODS, Kind
+from extender.source import bind_profiles
 from extender.telemetry import InformerCollector, InformerSample, Metrics
 from extender.verbs.bind import Binder
 from extender.verbs.service import Service, Unrecorded
@@ -46,16 +47,16 @@ class Runtime:
     """
 
     def __init__(self, configuration: ExtenderConfiguration, connection: Connection) -> None:
-        """Bind the profile and prepare the informers.
+        """Bind the profiles and prepare the informers.
 
         Raises:
-            ConfigurationError: the profile cannot be bound; all findings at once.
+            ConfigurationError: a profile, or the file they come from, cannot be used; all findings at once.
         """
         self.configuration = configuration
         self.metrics = Metrics()
         self.registry = Registry()
         self.mirror = Mirror()
-        self.profile = ProfileBinder(self.registry, self.mirror, "profiles[0]").bind(configuration.profiles[0])
+        self.profiles = bind_profiles(self.registry, self.mirror, configuration)
         self.tracing = self._tracing()
         self.client = Client(connection, observe=self.metrics.api_request)
         section = configuration.client_connection
@@ -68,7 +69,7 @@ class Runtime:
                 silence_seconds=section.silence_seconds,
                 observe_lag=self.metrics.event_lag,
             )
-            for kind in sorted(watched_kinds(self.profile), key=lambda kind: kind.path)
+            for kind in sorted(watched_kinds(*self.profiles.values()), key=lambda kind: kind.path)
         ]
         self.health = InformerHealth(
             self.reflectors,
@@ -82,9 +83,7 @@ class Runtime:
         self.identity = configuration.leader_election.identity or own_identity()
         self.election = self._election()
         self.broadcaster = self._broadcaster()
-        self.service = Service(
-            self.mirror, Runner(self.profile, self.metrics), self.missing, self.broadcaster or Unrecorded()
-        )
+        self.service = self._service()
         self.binder = Binder(
             self.service,
             self.client,
@@ -98,6 +97,17 @@ class Runtime:
         self._last_tick = monotonic()
         self.metrics.watch(InformerCollector(self.samples))
         self.metrics.gauge("assumed_pods", "Pods counted before the watch says so.", lambda: len(self.mirror.assumed))
+
+    def _service(self) -> Service:
+        runners = {name: Runner(profile, self.metrics) for name, profile in self.profiles.items()}
+        return Service(
+            self.mirror,
+            next(iter(runners.values())),
+            self.missing,
+            self.broadcaster or Unrecorded(),
+            named=runners,
+            pass_unmatched=self.configuration.unmatched_scheduler_name == "passThrough",
+        )
 
     def _tracing(self) -> Tracing | None:
         section = self.configuration.tracing

@@ -11,9 +11,10 @@ from extender.config import ExtenderConfiguration
 from extender.doctor.api import Api
 from extender.errors import ConfigurationError
 from extender.framework.mirror import Mirror
-from extender.framework.profile import ProfileBinder, watched_kinds
+from extender.framework.profile import watched_kinds
 from extender.framework.registry import Registry
 from extender.registration.finding import Finding, error, note
+from extender.source import bind_profiles
 from extender.testing.reply import Json
 
 _REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -40,10 +41,10 @@ class Right:
 def needed_rights(configuration: ExtenderConfiguration, namespace: str) -> list[Right]:
     """Return all that ``serve`` does in a pod of ``namespace``.
 
-    Raises ConfigurationError when the profile cannot be bound here.
+    Raises ConfigurationError when a profile cannot be bound here.
     """
-    profile = ProfileBinder(Registry(), Mirror(), "profiles[0]").bind(configuration.profiles[0])
-    rights = {Right(kind.group, kind.plural, verb) for kind in watched_kinds(profile) for verb in ("list", "watch")}
+    kinds = watched_kinds(*bind_profiles(Registry(), Mirror(), configuration).values())
+    rights = {Right(kind.group, kind.plural, verb) for kind in kinds for verb in ("list", "watch")}
     rights |= {Right("", "pods", "get"), Right("", "pods/binding", "create")}
     if configuration.events.enabled:
         rights |= {Right("events.k8s.io", "events", verb) for verb in ("create", "patch")}

@@ -16,6 +16,7 @@ from extender.framework.algorithm import (
     Predicate,
     Priority,
     Refusal,
+    Reserver,
     Skip,
     normalize_to_best,
     uses,
@@ -26,17 +27,40 @@ from extender.framework.cache import Cache
 from extender.framework.candidate import Nodes
 from extender.framework.csi_node import NO_LIMIT, CsiNodes
 from extender.framework.csi_volume import CsiVolumes
+from extender.framework.device import DeviceAsk, DeviceRequest, Grant
+from extender.framework.device_convention import CONVENTIONS, UNREADABLE
+from extender.framework.device_packing import DevicePacking
+from extender.framework.device_pool import GARBLED, DevicePool
 from extender.framework.free_volume import FreeVolumes, VolumeChoice
 from extender.framework.in_tree_limit import InTreeLimits
 from extender.framework.namespace import NamespaceLabels
+from extender.framework.owned_pod import DesiredReplicas, OwnedPods
 from extender.framework.owner_selector import OwnerSelectors
+from extender.framework.pod_address import (
+    ADDRESS_COUNT,
+    MOST_ADDRESSES,
+    UNLIMITED,
+    AddressCapacity,
+    PodAddresses,
+    read_address_count,
+)
 from extender.framework.pod_class import PodClasses
-from extender.framework.reach import compile_terms, compile_topologies, select_rows_of_terms
+from extender.framework.provider import Provider
+from extender.framework.reach import compile_topologies, select_rows_of_terms
 from extender.framework.resource import RequestedResources, Share
 from extender.framework.selection import decide_taints, select_rows, select_rows_of_term, select_untolerated_rows
 from extender.framework.service_spread import count_service_pods, score_spread
 from extender.framework.storage_capacity import StorageCapacities
-from extender.framework.utilization import UtilizationShape, WeightedMean, measure_percents
+from extender.framework.storage_use import StorageUse
+from extender.framework.utilization import (
+    ScoredResources,
+    ShapePoint,
+    UtilizationShape,
+    WeightedMean,
+    check_points,
+    measure_free_percents,
+    measure_percents,
+)
 from extender.framework.volume import StorageObjects
 from extender.model.affinity import AffinityTerm, AffinityTerms, compile_affinity
 from extender.model.bag import RowBag
@@ -64,13 +88,18 @@ from extender.model.migration import (
     REGION,
     ZONE,
     ZONE_DELIMITER,
-    plugin_of,
-    translate_affinity,
-    volume_handle,
 )
 from extender.model.name import is_qualified_name
 from extender.model.node import NodeInfo
-from extender.model.object import Labels, NodeAffinity, NodeSelectorTerm, Taint, TopologySpreadConstraint, Volume
+from extender.model.object import (
+    Labels,
+    LabelSelector,
+    NodeAffinity,
+    NodeSelectorTerm,
+    Taint,
+    TopologySpreadConstraint,
+    Volume,
+)
 from extender.model.pod import PendingPod, PodInfo, PodShape
 from extender.model.port import WILDCARD_IP, HostPort
 from extender.model.request import is_extended_resource
@@ -81,6 +110,7 @@ from extender.model.selector import (
     Operator,
     Requirement,
     WeightedNodeTerm,
+    compile_label_selector,
     compile_node_selector,
     compile_preferred_terms,
 )
@@ -90,14 +120,18 @@ from extender.model.table import NodeTable
 from extender.model.toleration import NO_EXECUTE, NO_SCHEDULE, count_intolerable_prefer_no_schedule, tolerates
 
 __all__ = [
+    "ADDRESS_COUNT",
     "API_OBJECT",
     "AWS_EBS",
     "AZURE_DISK",
     "BETA_REGION",
     "BETA_ZONE",
+    "CONVENTIONS",
     "DO_NOT_SCHEDULE",
+    "GARBLED",
     "GCE_PD",
     "MAX_NODE_SCORE",
+    "MOST_ADDRESSES",
     "NAME_FIELD",
     "NODES",
     "NO_EXECUTE",
@@ -109,10 +143,13 @@ __all__ = [
     "REGION",
     "SCHEDULE_ANYWAY",
     "SKIP",
+    "UNLIMITED",
+    "UNREADABLE",
     "WAIT_FOR_FIRST_CONSUMER",
     "WILDCARD_IP",
     "ZONE",
     "ZONE_DELIMITER",
+    "AddressCapacity",
     "AffinityTerm",
     "AffinityTerms",
     "Args",
@@ -122,9 +159,15 @@ __all__ = [
     "ClaimUse",
     "CsiNodes",
     "CsiVolumes",
+    "DesiredReplicas",
+    "DeviceAsk",
+    "DevicePacking",
+    "DevicePool",
+    "DeviceRequest",
     "Fault",
     "Field",
     "FreeVolumes",
+    "Grant",
     "HostPort",
     "InTreeLimits",
     "IntArray",
@@ -132,6 +175,7 @@ __all__ = [
     "Kind",
     "LabelColumn",
     "LabelMatcher",
+    "LabelSelector",
     "Labels",
     "NamespaceLabels",
     "NodeAffinity",
@@ -143,27 +187,34 @@ __all__ = [
     "NodeTable",
     "Nodes",
     "Operator",
+    "OwnedPods",
     "OwnerSelectors",
     "PendingPod",
     "PersistentVolume",
     "PersistentVolumeClaim",
+    "PodAddresses",
     "PodClasses",
     "PodInfo",
     "PodShape",
     "Predicate",
     "Priority",
+    "Provider",
     "QuantityError",
     "Refusal",
     "RequestedResources",
     "Requirement",
+    "Reserver",
     "RowBag",
+    "ScoredResources",
     "SelectorError",
+    "ShapePoint",
     "Share",
     "Skip",
     "SpreadConstraint",
     "StorageCapacities",
     "StorageClass",
     "StorageObjects",
+    "StorageUse",
     "Taint",
     "TopologySpreadConstraint",
     "UtilizationShape",
@@ -171,13 +222,14 @@ __all__ = [
     "VolumeChoice",
     "WeightedMean",
     "WeightedNodeTerm",
+    "check_points",
     "claim_key",
     "claim_volume_name",
     "compile_affinity",
+    "compile_label_selector",
     "compile_node_selector",
     "compile_preferred_terms",
     "compile_spread_constraints",
-    "compile_terms",
     "compile_topologies",
     "count_intolerable_prefer_no_schedule",
     "count_service_pods",
@@ -189,10 +241,11 @@ __all__ = [
     "is_extended_resource",
     "is_qualified_name",
     "lengthen",
+    "measure_free_percents",
     "measure_percents",
     "model_validator",
     "normalize_to_best",
-    "plugin_of",
+    "read_address_count",
     "requested_bytes",
     "score_spread",
     "select_rows",
@@ -202,7 +255,5 @@ __all__ = [
     "selected_node",
     "storage_class_name",
     "tolerates",
-    "translate_affinity",
     "uses",
-    "volume_handle",
 ]

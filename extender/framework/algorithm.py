@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
@@ -156,6 +156,23 @@ class Priority(Algorithm):
     def normalize(self, pod: PendingPod, nodes: Nodes, scores: IntArray) -> IntArray:  # noqa: ARG002
         """Return the scores brought to 0..100, shape (candidates,), int64; as they are by default."""
         return scores
+
+
+class Reserver(Algorithm):
+    """Chooses at bind time which part of the node a pod gets; also a predicate or a priority, which enables it.
+
+    What it returns is written to the pod in the same request that binds it, and is counted at once: a cache that
+    declares these annotations folds the pod with them. A bind that fails takes them back, and after a restart they are
+    read from the pods.
+    """
+
+    @abstractmethod
+    def reserve(self, pod: PendingPod, node: NodeInfo, now_seconds: float) -> Mapping[str, str] | Refusal | None:
+        """Return annotations for the pod, None where it needs none, or a refusal whose reason the bind fails with.
+
+        Nothing else is folded between this call and the counting of the pod, so no two pods are given the same thing.
+        ``now_seconds`` is the time since 1970.
+        """
 
 
 class NodePredicate(Predicate):

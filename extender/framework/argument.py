@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Annotated, Any, Final
 
 import msgspec
-from pydantic import GetPydanticSchema
+from pydantic import GetCoreSchemaHandler, WithJsonSchema
 from pydantic_core import core_schema
 
 
-def _schema(source: Any, _handler: Any) -> core_schema.CoreSchema:
-    return core_schema.no_info_plain_validator_function(lambda value: _read(value, source))
+class _ApiObject:
+    """Has pydantic leave a field to ``_read``, and describe it by the name of its type."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        described = handler.generate_schema(Annotated[Any, WithJsonSchema(_outline(source))])
+        read = partial(_read, api_type=source)
+        return core_schema.no_info_plain_validator_function(read, json_schema_input_schema=described)
 
 
-API_OBJECT: Final = GetPydanticSchema(_schema)
+API_OBJECT: Final = _ApiObject()
 """Marks a field that is written as it stands in the Kubernetes API: ``Annotated[NodeAffinity, API_OBJECT]``."""
+
+
+def _outline(api_type: Any) -> dict[str, Any]:
+    (schema,), _ = msgspec.json.schema_components([api_type], ref_template="{name}")
+    if "items" in schema:
+        return {"type": "array", "items": {"type": "object", "title": schema["items"].get("$ref", "")}}
+    return {"type": "object", "title": schema.get("$ref", "")}
 
 
 def _read(value: Any, api_type: Any) -> Any:

@@ -52,7 +52,7 @@ class _UsedClaim:
 
     def __init__(self) -> None:
         self.rows: dict[int, int] = {}
-        self.pods: list[tuple[int, PodInfo]] = []
+        self.pods: tuple[tuple[int, PodInfo], ...] = ()
         self.volume: AttachedVolume | None = None
         self.depends = ("", "")
         """The volume and the class that it was looked up by."""
@@ -193,15 +193,18 @@ class AttachedVolumes(Cache):
             return Fault(f'looking up PVC {key}: persistentvolumeclaim "{use.name}" not found', missing=True)
         if use.ephemeral and not is_controlled_by(claim, pod.uid):
             return Fault(describe_foreign_claim(key, pod.key))
-        return self._resolve(key, claim)
+        return self._look_up(key, claim)[0]
 
-    def _resolve(self, key: str, claim: PersistentVolumeClaim) -> AttachedVolume | None:
-        volume = self._storage.volumes.get(claim_volume_name(claim))
+    def _look_up(self, key: str, claim: PersistentVolumeClaim) -> tuple[AttachedVolume | None, tuple[str, str]]:
+        """Return what a claim is, and the names of the volume and the class that this depends on."""
+        name = claim_volume_name(claim)
+        volume = self._storage.volumes.get(name)
         if volume is not None:
-            return self._of_volume(volume)
-        found = self._storage.classes.get(storage_class_name(claim))
+            return self._of_volume(volume), (name, "")
+        class_name = storage_class_name(claim)
+        found = self._storage.classes.get(class_name)
         driver = self._driver_of(found.provisioner or "") if found else None
-        return AttachedVolume(driver, key, unbound=True) if driver else None
+        return AttachedVolume(driver, key, unbound=True) if driver else None, (name, class_name)
 
     def _use(self, key: str, use: ClaimUse, row: int, pod: PodInfo) -> None:
         claim = self._claims.get(key)
@@ -212,7 +215,7 @@ class AttachedVolumes(Cache):
         if claim.volume is not None:
             self._attach(claim.volume, row)
         if use.ephemeral:
-            claim.pods.append((row, pod))
+            claim.pods += ((row, pod),)
             if self._is_foreign(key, pod):
                 increase(self._faults, describe_foreign_claim(key, pod.key), row)
 
@@ -224,7 +227,7 @@ class AttachedVolumes(Cache):
         if claim.volume is not None:
             self._detach(claim.volume, row)
         if use.ephemeral:
-            claim.pods.remove((row, pod))
+            claim.pods = tuple(each for each in claim.pods if each[1] is not pod)
             if self._is_foreign(key, pod):
                 decrease(self._faults, describe_foreign_claim(key, pod.key), row)
         if not claim.rows:
@@ -253,12 +256,12 @@ class AttachedVolumes(Cache):
         used, claim = self._claims[key], self._storage.claims.get(key)
         if claim is None:
             return
-        used.volume = self._resolve(key, claim)
-        volume = claim_volume_name(claim)
-        used.depends = (volume, "" if volume in self._storage.volumes else storage_class_name(claim))
-        for index, name in zip((self._by_volume, self._by_class), used.depends, strict=True):
-            if name:
-                index.setdefault(name, set()).add(key)
+        used.volume, used.depends = self._look_up(key, claim)
+        volume, class_name = used.depends
+        if volume:
+            self._by_volume.setdefault(volume, set()).add(key)
+        if class_name:
+            self._by_class.setdefault(class_name, set()).add(key)
         if used.volume is not None:
             for row, times in used.rows.items():
                 self._attach(used.volume, row, times)

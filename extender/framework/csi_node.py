@@ -8,12 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from extender.framework.cache import Cache
+from extender.framework.reach import compile_terms, select_rows_of_terms
 from extender.model.column import BoolArray, IntArray, lengthen
 from extender.model.kind import CSI_NODES, NODES, Kind
-from extender.model.migration import MIGRATED_PLUGINS
+from extender.model.migration import MIGRATED_PLUGINS, plugin_of, translate_affinity, volume_handle
 from extender.model.node import NodeInfo
 from extender.model.object import ObjectMeta
-from extender.model.storage import CSINode
+from extender.model.storage import CSINode, PersistentVolume, PersistentVolumeSpec
 from extender.model.table import NodeTable
 
 NO_LIMIT: Final = -1
@@ -82,6 +83,25 @@ class CsiNodes(Cache):
     def migrated(self, plugin: str) -> BoolArray | None:
         """Return which rows handle a built-in driver through CSI, shape (capacity,), or None where none ever did."""
         return self._migrated.get(plugin)
+
+    def reach(self, volume: PersistentVolume) -> tuple[BoolArray, BoolArray]:
+        """Return the rows that a volume can be reached from, and those for which that cannot be told.
+
+        Shapes (capacity,). Nodes that handle the volume's built-in driver through CSI have the labels of the CSI
+        driver; where there is no CSI equivalent of the volume, it cannot be told for them.
+        """
+        spec = volume.spec or PersistentVolumeSpec()
+        affinity = spec.node_affinity
+        reached = select_rows_of_terms(self.table, compile_terms(affinity.required if affinity else None))
+        unknown: BoolArray = np.zeros(self.table.capacity, np.bool_)
+        plugin = plugin_of(spec)
+        migrated = self._migrated.get(plugin.name) if plugin else None
+        if plugin is None or migrated is None:
+            return reached, unknown
+        if volume_handle(plugin, volume) is None:
+            return reached & ~migrated, migrated
+        translated = select_rows_of_terms(self.table, compile_terms(translate_affinity(plugin, volume)))
+        return np.where(migrated, translated, reached), unknown
 
     def dump(self) -> Any:
         """Return limits by driver and migrated drivers for each node that has a node object and a CSINode object."""

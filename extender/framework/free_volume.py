@@ -109,28 +109,31 @@ class VolumeChoice:
         self._codes: dict[str, int] = {}
         self._chosen: list[tuple[str, IntArray]] = []
 
-    def choose(self, claim: PersistentVolumeClaim) -> BoolArray:
-        """Return on which rows there is a volume for the claim; shape (capacity,).
+    def choose(self, claim: PersistentVolumeClaim) -> IntArray:
+        """Return the size in bytes of the claim's volume on each row, -1 where there is none; shape (capacity,).
 
         Raises:
             SelectorError: the claim's selector cannot be read.
             QuantityError: the claim's size cannot be read.
         """
         wanted = _Wanted.by(claim)
+        sizes: IntArray = np.full(self._capacity, -1)
         found: IntArray = np.full(self._capacity, _NOTHING)
         open_rows: BoolArray = np.ones(self._capacity, np.bool_)
         for volume in self._volumes.kept(claim):
             if wanted.suits(volume):
                 code = self._codes.setdefault(_name(volume), _NOTHING - 1 - len(self._codes))
                 offered = open_rows & (self._taken(wanted.class_name, code) == 0)
-                found[offered & select_rows_of_terms(self._volumes.table, _terms(volume))] = code
+                reached = offered & select_rows_of_terms(self._volumes.table, _terms(volume))
+                found[reached], sizes[reached] = code, offered_bytes(volume)
                 open_rows &= ~offered
         reach = self._volumes.free(wanted.class_name)
         if reach is not None and open_rows.any():
             found[open_rows] = self._smallest(reach, wanted)[open_rows]
+            free = found > _NOTHING
+            sizes[free] = reach.numbers[found[free]]
         self._chosen.append((wanted.class_name, found))
-        matched: BoolArray = found != _NOTHING
-        return matched
+        return sizes
 
     def _smallest(self, reach: Reach[VolumeForm], wanted: _Wanted) -> IntArray:
         """Return the slot of the smallest volume that is large enough on each row; shape (capacity,)."""

@@ -1,22 +1,21 @@
-"""Finds algorithms: in a package's modules, or at an import path ``module:Class``.
+"""Finds algorithms: in a package's modules, by entry points of installed packages, or at an import path.
 
-An in-tree algorithm lives in the module named after it in snake_case, so a name leads to one file and a broken file
-that is not enabled is never imported. Errors tell apart a malformed path, a missing module, a missing attribute and
-a failure inside the module.
+An in-tree algorithm lives in the module named after it in snake_case, so a name leads to one file. Neither files nor
+entry points are imported unless they are enabled, so a broken one that is not can do no harm.
 """
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from extender.errors import ConfigurationError
 from extender.framework.algorithm import Algorithm
+from extender.framework.import_path import import_algorithm, import_module
+from extender.framework.plugin import Plugin
+from extender.framework.provider import Provider
 from extender.framework.registry import Registry, nearest
 
 IN_TREE_PACKAGE = "algorithms"
@@ -32,46 +31,70 @@ def module_name(algorithm: str) -> str:
 
 def in_tree_modules(package: str = IN_TREE_PACKAGE) -> list[str]:
     """Return the names of the package's algorithm modules without importing them."""
-    return sorted(module.name for module in pkgutil.iter_modules(_import(package).__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__))
 
 
-@dataclass(frozen=True)
-class DefaultSet:
-    """What a package enables where the configuration names nothing; ``priorities`` come with their weights."""
-
-    mandatory: Sequence[str]
-    predicates: Sequence[str]
-    priorities: Mapping[str, int]
+def default_set(package: str = IN_TREE_PACKAGE) -> Provider:
+    """Return the provider of ``package`` that profiles begin with unless they name another."""
+    return providers(package)[0]
 
 
-def default_set(package: str = IN_TREE_PACKAGE) -> DefaultSet:
-    """Return the default algorithms of ``package`` by name."""
-    module = _import(package)
-    return DefaultSet(module.MANDATORY_PREDICATES, module.DEFAULT_PREDICATES, module.DEFAULT_PRIORITIES)
+def providers(package: str = IN_TREE_PACKAGE) -> Sequence[Provider]:
+    """Return the providers that ``package`` declares, the default one first."""
+    declared: Sequence[Provider] = import_module(package).PROVIDERS
+    return declared
+
+
+def load_provider(name: str, registry: Registry, package: str = IN_TREE_PACKAGE) -> Provider:
+    """Register the providers of ``package`` and return the one called ``name``.
+
+    Raises:
+        ConfigurationError: there is none; names the nearest one.
+    """
+    for provider in providers(package):
+        registry.register_provider(provider)
+    return registry.provider(name)
 
 
 def load(reference: str, registry: Registry, package: str = IN_TREE_PACKAGE) -> str:
     """Register what ``reference`` names and return the algorithm's name.
 
-    ``reference`` is the name of an in-tree algorithm, or ``module:Class`` for one from outside.
+    ``reference`` is the name of an in-tree algorithm or of an entry point, or ``module:Class``.
 
     Raises:
-        ConfigurationError: it cannot be found or loaded; says at which step.
+        ConfigurationError: it cannot be found or loaded, or more than one claims the name; says at which step.
     """
     if ":" in reference:
-        algorithm = _attribute(reference)
-        registry.register(algorithm)
-        return algorithm.name
+        return _register(import_algorithm(reference, f"import path {reference!r}"), registry, package)
     if reference in registry.predicates or reference in registry.priorities:
         return reference
     module = module_name(reference)
-    if module in in_tree_modules(package):
-        for algorithm in defined_in(_import(f"{package}.{module}")):
-            registry.register(algorithm)
-            if algorithm.name == reference:
-                return reference
-    known = [_camel(stem) for stem in in_tree_modules(package)]
+    in_tree, plugins = module in in_tree_modules(package), registry.plugins.get(reference, ())
+    claims = [f"{package}/{module}.py"] * in_tree + [plugin.origin for plugin in plugins]
+    if len(claims) > 1:
+        raise ConfigurationError(
+            f"the name {reference!r} is claimed by {' and by '.join(claims)}; uninstall all but one of them"
+        )
+    if in_tree:
+        return _load_in_tree(reference, module, registry, package)
+    if plugins:
+        return load_plugin(plugins[0], registry, package)
+    known = [*map(_camel, in_tree_modules(package)), *registry.plugins]
     raise ConfigurationError(f"no algorithm named {reference!r}{nearest(reference, known)}")
+
+
+def load_plugin(plugin: Plugin, registry: Registry, package: str = IN_TREE_PACKAGE) -> str:
+    """Register the algorithm of an entry point and return its name.
+
+    Raises:
+        ConfigurationError: it cannot be loaded, or is called otherwise; says at which step.
+    """
+    algorithm = import_algorithm(plugin.path, plugin.origin)
+    if algorithm.name != plugin.name:
+        raise ConfigurationError(
+            f"{plugin.origin}: the algorithm is called {algorithm.name!r}; give its entry point that name"
+        )
+    return _register(algorithm, registry, package)
 
 
 def load_all(registry: Registry, package: str = IN_TREE_PACKAGE) -> dict[str, ConfigurationError]:
@@ -79,7 +102,7 @@ def load_all(registry: Registry, package: str = IN_TREE_PACKAGE) -> dict[str, Co
     failures: dict[str, ConfigurationError] = {}
     for module in in_tree_modules(package):
         try:
-            for algorithm in defined_in(_import(f"{package}.{module}")):
+            for algorithm in defined_in(import_module(f"{package}.{module}")):
                 registry.register(algorithm)
         except ConfigurationError as error:
             failures[module] = error
@@ -98,29 +121,26 @@ def defined_in(module: ModuleType) -> Iterator[type[Algorithm]]:
             yield value
 
 
-def _attribute(path: str) -> type[Algorithm]:
-    module_path, _, attribute = path.partition(":")
-    if not module_path or not attribute:
-        raise ConfigurationError(f"import path {path!r} must have the form 'module:Class'")
-    try:
-        missing = find_spec(module_path) is None
-    except ModuleNotFoundError:
-        missing = True
-    if missing:
-        raise ConfigurationError(f"import path {path!r}: no module named {module_path!r}; is its package installed?")
-    found = getattr(_import(module_path), attribute, None)
-    if found is None:
-        raise ConfigurationError(f"import path {path!r}: module {module_path!r} has no attribute {attribute!r}")
-    if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise ConfigurationError(f"import path {path!r}: {attribute!r} is not a subclass of Predicate or Priority")
-    return found
+def _load_in_tree(name: str, module: str, registry: Registry, package: str) -> str:
+    found = list(defined_in(import_module(f"{package}.{module}")))
+    for algorithm in found:
+        registry.register(algorithm)
+    names = [algorithm.name for algorithm in found]
+    if name not in names:
+        defined = ", ".join(names) or "none that has all methods"
+        raise ConfigurationError(f"no algorithm named {name!r}: {package}/{module}.py defines {defined}")
+    return name
 
 
-def _import(path: str) -> ModuleType:
-    try:
-        return importlib.import_module(path)
-    except Exception as error:
-        raise ConfigurationError(f"module {path!r} failed to load: {type(error).__name__}: {error}") from error
+def _register(algorithm: type[Algorithm], registry: Registry, package: str) -> str:
+    """Register a class, unless it comes from outside and has the name of an in-tree algorithm."""
+    module, path = module_name(algorithm.name), f"{algorithm.__module__}:{algorithm.__qualname__}"
+    if not path.startswith(f"{package}.") and module in in_tree_modules(package):
+        raise ConfigurationError(
+            f"{path}: the name {algorithm.name!r} is taken by {package}/{module}.py; give the class another"
+        )
+    registry.register(algorithm)
+    return algorithm.name
 
 
 def _camel(stem: str) -> str:

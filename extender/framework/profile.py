@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from extender.config import AlgorithmEntry, Predicates, Priorities, PriorityEntry, ProfileSection, explain
+from extender.config import explain
 from extender.errors import ConfigurationError
 from extender.framework.algorithm import Algorithm, Args, Predicate, Priority
-from extender.framework.loader import default_set, load
+from extender.framework.loader import default_set, load, load_provider
 from extender.framework.mirror import Mirror
+from extender.framework.provider import Provider
 from extender.framework.registry import Registry
 from extender.framework.runner import Profile, Weighted
 from extender.model.kind import NODES, POD_DISRUPTION_BUDGETS, PODS, Kind
+from extender.section import ALL, AlgorithmEntry, Predicates, Priorities, PriorityEntry, ProfileSection
 
 A = TypeVar("A", bound=Algorithm)
 E = TypeVar("E", bound=AlgorithmEntry)
@@ -28,7 +30,7 @@ class ProfileBinder:
         self._mirror = mirror
         self._path = path
         self._problems: list[str] = []
-        self._args: dict[str, tuple[str, AlgorithmEntry]] = {}
+        self._args: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     def bind(self, section: ProfileSection) -> Profile:
         """Return the profile that ``section`` describes, its caches built from what the mirror holds.
@@ -36,25 +38,31 @@ class ProfileBinder:
         Raises:
             ConfigurationError: all findings at once, each with its path.
         """
-        predicates = self._resolve_predicates(section.predicates)
-        priorities = self._resolve_priorities(section.priorities)
+        provider = self._provider(section.provider)
+        self._args = {name: (f"{self._path}.provider", args) for name, args in provider.args.items()}
+        predicates = self._resolve_predicates(section.predicates, provider)
+        priorities = self._resolve_priorities(section.priorities, provider)
         bound_predicates = [predicate for cls in predicates if (predicate := self._bound(cls)) is not None]
         bound_priorities = [
             Weighted(priority, weight) for cls, weight in priorities if (priority := self._bound(cls)) is not None
         ]
         if self._problems:
             raise ConfigurationError(self._problems)
-        return Profile(bound_predicates, bound_priorities)
+        return Profile(bound_predicates, bound_priorities, section.always_check_all_predicates)
 
-    def _resolve_predicates(self, section: Predicates) -> list[type[Predicate]]:
-        default = default_set()
+    def _provider(self, name: str) -> Provider:
+        try:
+            return load_provider(name, self._registry)
+        except ConfigurationError as error:
+            self._problems += [f"{self._path}.provider: {problem}" for problem in error.problems]
+            return default_set()
+
+    def _resolve_predicates(self, section: Predicates, provider: Provider) -> list[type[Predicate]]:
         path = f"{self._path}.predicates"
-        for name in default.mandatory:
+        for name in provider.mandatory:
             self._load(name, path)
-        entries: Sequence[AlgorithmEntry] = section.enabled or []
-        if section.enabled is None:
-            entries = [AlgorithmEntry(name=name) for name in default.predicates]
-        found = self._named(entries, section.disabled, f"{path}.enabled")
+        provided = [AlgorithmEntry(name=name) for name in provider.predicates]
+        found = self._named(_listed(section.enabled, section.disabled, provided), section.disabled, f"{path}.enabled")
         mandatory = self._registry.mandatory
         for place, name in enumerate(section.disabled):
             if name in mandatory:
@@ -68,26 +76,24 @@ class ProfileBinder:
                 self._problems.append(f"{where}: {error}")
         return list(chosen.values())
 
-    def _resolve_priorities(self, section: Priorities) -> list[tuple[type[Priority], int]]:
-        default = default_set()
+    def _resolve_priorities(self, section: Priorities, provider: Provider) -> list[tuple[type[Priority], int]]:
         path = f"{self._path}.priorities"
-        entries: Sequence[PriorityEntry] = section.enabled or []
-        if section.enabled is None:
-            entries = [PriorityEntry(name=name, weight=weight) for name, weight in default.priorities.items()]
+        provided = [PriorityEntry(name=name, weight=weight) for name, weight in provider.priorities.items()]
+        listed = _listed(section.enabled, section.disabled, provided)
         chosen = []
-        for where, name, entry in self._named(entries, section.disabled, f"{path}.enabled"):
+        for where, name, entry in self._named(listed, section.disabled, f"{path}.enabled"):
             try:
                 cls = self._registry.priority(name)
             except ConfigurationError as error:
                 self._problems.append(f"{where}: {error}")
                 continue
-            chosen.append((cls, entry.weight or default.priorities.get(name, cls.default_weight)))
+            chosen.append((cls, entry.weight or provider.priorities.get(name, cls.default_weight)))
         return chosen
 
-    def _named(self, entries: Sequence[E], disabled: Sequence[str], path: str) -> list[tuple[str, str, E]]:
+    def _named(self, entries: Iterable[tuple[int, E]], disabled: Sequence[str], path: str) -> list[tuple[str, str, E]]:
         """Load what ``entries`` name, less what is disabled; return paths, names and entries."""
         found: dict[str, tuple[str, str, E]] = {}
-        for place, entry in enumerate(entries):
+        for place, entry in entries:
             where = f"{path}[{place}]"
             name = self._load(entry.name, f"{where}.name")
             if name is None or name in disabled:
@@ -97,7 +103,7 @@ class ProfileBinder:
                 continue
             found[name] = (where, name, entry)
             if entry.args is not None:
-                self._args[name] = (f"{where}.args", entry)
+                self._args[name] = (f"{where}.args", entry.args)
         return list(found.values())
 
     def _load(self, reference: str, path: str) -> str | None:
@@ -108,13 +114,32 @@ class ProfileBinder:
             return None
 
     def _bound(self, cls: type[A]) -> A | None:
-        path, entry = self._args.get(cls.name, ("", None))
+        path, given = self._args.get(cls.name, ("", {}))
         try:
-            args: Args = cls.Arguments.model_validate((entry and entry.args) or {})
+            args: Args = cls.Arguments.model_validate(given)
         except ValidationError as error:
             self._problems += explain(error, path)
             return None
-        return bind(cls, args, self._mirror)
+        try:
+            return bind(cls, args, self._mirror)
+        except Exception as error:
+            self._problems.append(f"{self._path}: {cls.name} failed to start: {type(error).__name__}: {error}")
+            return None
+
+
+def _listed(given: Sequence[E] | None, disabled: Sequence[str], provided: Sequence[E]) -> Iterator[tuple[int, E]]:
+    """Yield the entries of a list, each with its place, and in the place of ``*`` those of the provider not named."""
+    if ALL in disabled:
+        provided = []
+    if given is None:
+        yield from enumerate(provided)
+        return
+    named = {entry.name for entry in given}
+    for place, entry in enumerate(given):
+        if entry.name == ALL:
+            yield from ((place, own) for own in provided if own.name not in named)
+        else:
+            yield place, entry
 
 
 def bind(cls: type[A], args: Args, mirror: Mirror) -> A:
@@ -122,10 +147,12 @@ def bind(cls: type[A], args: Args, mirror: Mirror) -> A:
     return cls(args, {cache: mirror.cache(cache) for cache in cls.declared_caches().values()})
 
 
-def watched_kinds(profile: Profile) -> set[Kind]:
+def watched_kinds(*profiles: Profile) -> set[Kind]:
     """Return what must be watched.
 
-    That is nodes, pods and disruption budgets, which the verbs need, and what the profile's algorithms declare.
+    That is nodes, pods and disruption budgets, which the verbs need, and what the algorithms of the profiles declare.
     """
-    algorithms: list[Algorithm] = [*profile.predicates, *(weighted.priority for weighted in profile.priorities)]
+    algorithms: list[Algorithm] = []
+    for profile in profiles:
+        algorithms += [*profile.predicates, *(weighted.priority for weighted in profile.priorities)]
     return {NODES, PODS, POD_DISRUPTION_BUDGETS}.union(*(type(algorithm).declared_kinds() for algorithm in algorithms))

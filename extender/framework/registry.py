@@ -1,15 +1,22 @@
-"""Algorithms by name: predicates, the mandatory ones among them, and priorities."""
+"""Algorithms by name: predicates, the mandatory ones among them, and priorities; and the sets of them, providers."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from extender.errors import ConfigurationError
 from extender.framework.algorithm import NAME_PATTERN, Algorithm, Predicate, Priority
+from extender.framework.plugin import Plugin, installed_plugins
+from extender.framework.provider import Provider
 
 A = TypeVar("A", bound=Algorithm)
+T = TypeVar("T")
+
+NAME_RULE = "must consist of letters, digits and '-', and begin and end with neither '-'"
 
 
 class Registry:
@@ -18,6 +25,12 @@ class Registry:
     def __init__(self) -> None:
         self._predicates: dict[str, type[Predicate]] = {}
         self._priorities: dict[str, type[Priority]] = {}
+        self._providers: dict[str, Provider] = {}
+
+    @cached_property
+    def plugins(self) -> Mapping[str, Sequence[Plugin]]:
+        """The entry points that are installed, by name; looked for once, imported only when they are loaded."""
+        return installed_plugins()
 
     @property
     def predicates(self) -> Mapping[str, type[Predicate]]:
@@ -38,19 +51,44 @@ class Registry:
         """Add a predicate, a priority, or a class that is both.
 
         Raises:
-            ConfigurationError: the name is malformed or taken, or the class is neither.
+            ConfigurationError: the name is malformed or taken, or the class is neither, or lacks a method.
         """
         name, origin = algorithm.name, f"{algorithm.__module__}:{algorithm.__qualname__}"
         if not NAME_PATTERN.match(name):
-            raise ConfigurationError(
-                f"{origin}: name {name!r} must consist of letters, digits and '-', and begin and end with neither '-'"
-            )
+            raise ConfigurationError(f"{origin}: name {name!r} {NAME_RULE}")
         if not issubclass(algorithm, Predicate | Priority):
             raise ConfigurationError(f"{origin}: must be a subclass of Predicate or Priority")
+        if inspect.isabstract(algorithm):
+            raise ConfigurationError(f"{origin}: must define {', '.join(sorted(algorithm.__abstractmethods__))}")
         if issubclass(algorithm, Predicate):
             _claim(self._predicates, name, algorithm, origin)
         if issubclass(algorithm, Priority):
             _claim(self._priorities, name, algorithm, origin)
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """All providers by name, in the order of registration."""
+        return self._providers
+
+    def register_provider(self, provider: Provider) -> None:
+        """Add a set of algorithms.
+
+        Raises:
+            ConfigurationError: its name is malformed or taken.
+        """
+        name = provider.name
+        if not NAME_PATTERN.match(name):
+            raise ConfigurationError(f"provider: name {name!r} {NAME_RULE}")
+        if self._providers.setdefault(name, provider) is not provider:
+            raise ConfigurationError(f"provider {name!r}: the name is taken; give it another")
+
+    def provider(self, name: str) -> Provider:
+        """Return the provider ``name``.
+
+        Raises:
+            ConfigurationError: there is none; names the nearest one.
+        """
+        return _find(self._providers, name, "provider")
 
     def predicate(self, name: str) -> type[Predicate]:
         """Return the predicate ``name``.
@@ -79,7 +117,7 @@ def _claim(names: dict[str, type[A]], name: str, algorithm: type[A], origin: str
     names[name] = algorithm
 
 
-def _find(names: dict[str, type[A]], name: str, what: str) -> type[A]:
+def _find(names: Mapping[str, T], name: str, what: str) -> T:
     try:
         return names[name]
     except KeyError:

@@ -6,7 +6,7 @@ returns, the name in its errors, its time and its counts, and the deadline.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from time import monotonic, perf_counter
@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.errors import AlgorithmError, DeadlineExceeded, ExtenderError
-from extender.framework.algorithm import MAX_NODE_SCORE, SKIP, Predicate, Priority, Refusal, Skip
+from extender.framework.algorithm import MAX_NODE_SCORE, SKIP, Predicate, Priority, Refusal, Reserver, Skip
 from extender.framework.candidate import Nodes
 from extender.model.column import BoolArray, IntArray
+from extender.model.node import NodeInfo
 from extender.model.pod import PendingPod
 
 _BITS: Final = 8
@@ -68,6 +69,13 @@ class Outcome:
         error = any(refusal.error for refusal in refusals)
         return cls(reasons, not error and all(refusal.resolvable for refusal in refusals), algorithm, error)
 
+    def joined(self, *others: Outcome) -> Outcome:
+        """Return what this and others mean together; named after this one."""
+        every = (self, *others)
+        reasons = tuple(dict.fromkeys(reason for outcome in every for reason in outcome.reasons))
+        error = any(outcome.error for outcome in every)
+        return Outcome(reasons, all(outcome.resolvable for outcome in every), self.algorithm, error)
+
     @property
     def code(self) -> str:
         """Upstream's name for the kind of refusal."""
@@ -113,14 +121,23 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Profile:
-    """The bound algorithms of one scheduler name, in the order they run."""
+    """The bound algorithms of one scheduler name, in the order they run.
+
+    With ``check_all`` every predicate is asked about every candidate, so that all reasons against it are reported.
+    """
 
     predicates: Sequence[Predicate]
     priorities: Sequence[Weighted]
+    check_all: bool = False
     weight_sum: int = field(init=False)
+    reservers: Sequence[Reserver] = field(init=False)
+    """Those of the algorithms that reserve, each once."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight_sum", sum(weighted.weight for weighted in self.priorities))
+        algorithms = (*self.predicates, *(weighted.priority for weighted in self.priorities))
+        reservers = {algorithm.name: algorithm for algorithm in algorithms if isinstance(algorithm, Reserver)}
+        object.__setattr__(self, "reservers", tuple(reservers.values()))
 
 
 class Runner:
@@ -132,12 +149,14 @@ class Runner:
         self._now_seconds = now_seconds
 
     def filter(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> Filtered:
-        """Run the predicates in order; a candidate is out at its first refusal.
+        """Run the predicates in order; a candidate is out at its first refusal, unless all are to be checked.
 
         Raises:
             AlgorithmError: a predicate raised, or returned what it must not; names it.
             DeadlineExceeded: ``deadline_seconds`` passed between two predicates.
         """
+        if self.profile.check_all:
+            return self._filter_by_all(pod, nodes, deadline_seconds)
         codes: NDArray[np.int64] = np.zeros(len(nodes), np.int64)
         outcomes: list[Outcome] = []
         left, positions = nodes, None
@@ -162,6 +181,17 @@ class Runner:
                 keep = found.codes == 0
                 positions, left = positions[keep], left.where(keep)
         return Filtered(codes, outcomes)
+
+    def _filter_by_all(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None) -> Filtered:
+        filtered = Filtered(np.zeros(len(nodes), np.int64), [])
+        for predicate in self.profile.predicates if len(nodes) else ():
+            self._check(deadline_seconds, predicate.name)
+            verdict = self.evaluate(predicate, pod, nodes)
+            if verdict is not SKIP and verdict:
+                found = combine(verdict, len(nodes), predicate.name)
+                self._count(found, 0)
+                filtered = join(filtered, found)
+        return filtered
 
     def evaluate(self, predicate: Predicate, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Run one predicate over all of ``nodes``.
@@ -213,14 +243,37 @@ class Runner:
                 total += scores[1] * weighted.weight
         return total
 
+    def reserve(self, pod: PendingPod, node: NodeInfo, wall_seconds: float) -> dict[str, str] | Outcome:
+        """Have the reservers choose for a pod on a node; return the annotations of all, or why one of them cannot.
+
+        Raises:
+            AlgorithmError: a reserver raised, or returned what it must not; names it.
+        """
+        chosen: dict[str, str] = {}
+        for reserver in self.profile.reservers:
+            start = perf_counter()
+            try:
+                found = reserver.reserve(pod, node, wall_seconds)
+            except Exception as error:
+                raise self._failure(reserver.name, "reserve", error) from error
+            self._recorder.ran(reserver.name, "reserve", perf_counter() - start, skipped=found is None)
+            if isinstance(found, Refusal):
+                return Outcome.of([found], reserver.name)
+            _check_annotations(reserver.name, found or {}, chosen)
+            chosen |= found or {}
+        return chosen
+
     def _check(self, deadline_seconds: float | None, algorithm: str) -> None:
         if deadline_seconds is not None and self._now_seconds() > deadline_seconds:
             raise DeadlineExceeded(f"gave up before {algorithm}: the time kube-scheduler allows has passed")
 
     def _failure(self, algorithm: str, point: str, error: Exception) -> ExtenderError:
         self._recorder.failed(algorithm, point)
-        text = str(error) if isinstance(error, ExtenderError) else f"{type(error).__name__}: {error}"
-        return AlgorithmError(algorithm, text)
+        if not isinstance(error, ExtenderError):
+            return AlgorithmError(algorithm, f"{type(error).__name__}: {error}")
+        failure = AlgorithmError(algorithm, str(error))
+        failure.status = error.status  # a quantity or selector of the pod may be at fault
+        return failure
 
     def _count(self, found: Filtered, first: int) -> None:
         if not found.outcomes:
@@ -229,6 +282,18 @@ class Runner:
         for place, outcome in enumerate(found.outcomes, first + 1):
             for reason in outcome.reasons:
                 self._recorder.refused(outcome.algorithm, reason, int(counts[place]))
+
+
+def join(left: Filtered, right: Filtered) -> Filtered:
+    """Return what two predicates, or groups of them, together make of the same candidates, with the reasons of both."""
+    pairs = left.codes * (len(right.outcomes) + 1) + right.codes
+    distinct, codes = np.unique(np.append(pairs, 0), return_inverse=True)
+    outcomes = []
+    for pair in distinct.tolist()[1:]:
+        codes_of_pair = zip((left, right), divmod(pair, len(right.outcomes) + 1), strict=True)
+        first, *second = (filtered.outcomes[code - 1] for filtered, code in codes_of_pair if code)
+        outcomes.append(first.joined(*second))
+    return Filtered(codes[:-1].astype(np.int64, copy=False), outcomes)
 
 
 def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str, first: int = 0) -> Filtered:
@@ -302,6 +367,16 @@ def _check_scores(algorithm: str, scores: IntArray, candidates: int) -> None:
             algorithm,
             f"normalised scores must be 0 to {MAX_NODE_SCORE}, got {int(scores.min())} to {int(scores.max())}",
         )
+
+
+def _check_annotations(algorithm: str, annotations: object, others: Mapping[str, str]) -> None:
+    if not isinstance(annotations, Mapping) or not all(
+        isinstance(text, str) for pair in annotations.items() for text in pair
+    ):
+        raise AlgorithmError(algorithm, f"a reserver must return annotations of text, got {annotations!r}")
+    taken = sorted(annotations.keys() & others.keys())
+    if taken:
+        raise AlgorithmError(algorithm, f"annotation {taken[0]!r} is set by another algorithm as well")
 
 
 def _has_shape(value: object, candidates: int) -> bool:

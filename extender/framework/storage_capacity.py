@@ -10,7 +10,7 @@ from extender.errors import QuantityError, SelectorError
 from extender.framework.cache import Cache
 from extender.framework.reach import Reach, Thing
 from extender.model.claim import STORAGE
-from extender.model.column import BoolArray
+from extender.model.column import BoolArray, IntArray
 from extender.model.kind import CSI_DRIVERS, CSI_STORAGE_CAPACITIES, Kind
 from extender.model.node import amount
 from extender.model.object import ObjectMeta
@@ -30,7 +30,7 @@ class StorageCapacities(Cache):
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
         self._publishing: set[str] = set()
-        self._by_class: dict[str, Reach[None]] = {}
+        self._by_class: dict[str, Reach[int]] = {}
 
     def add(self, kind: Kind, item: CSIDriver | CSIStorageCapacity) -> None:  # noqa: ARG002 - the type tells the kind
         """Note whether a driver publishes, or how much of a class is free on some nodes."""
@@ -71,6 +71,24 @@ class StorageCapacities(Cache):
                 enough |= column
         return enough
 
+    def largest(self, class_name: str, size_bytes: int) -> IntArray:
+        """Return the most free bytes among what could take a volume of a class and size, -1 where nothing can.
+
+        Shape (capacity,). Upstream takes any of them.
+        """
+        free: IntArray = np.full(self.table.capacity, -1)
+        reach = self._by_class.get(class_name)
+        if reach is None:
+            return free
+        amounts = np.array([-1 if amount is None else amount for amount in reach.kinds.values])[reach.kinds.codes]
+        rows, slots = reach.pairs()
+        enough = reach.numbers[slots] >= size_bytes
+        np.maximum.at(free, rows[enough], amounts[slots[enough]])
+        for slot, column in reach.columns().items():
+            if reach.numbers[slot] >= size_bytes:
+                free[column] = np.maximum(free[column], amounts[slot])
+        return free
+
     def dump(self) -> Any:
         """Return the publishing drivers, and for each class how much is free where, and how often that is said."""
         return {
@@ -90,13 +108,14 @@ def _name(item: CSIDriver) -> str:
     return (item.metadata or ObjectMeta()).name or ""
 
 
-def _read(item: CSIStorageCapacity) -> Thing[None] | None:
+def _read(item: CSIStorageCapacity) -> Thing[int] | None:
     """Return how large a volume can be and where, or None where there is no saying."""
     limit = item.capacity if item.maximum_volume_size is None else item.maximum_volume_size
     if limit is None or item.node_topology is None:
         return None
     try:
         requirements = compile_label_selector(item.node_topology).requirements or ()
-        return Thing(None, (requirements,), amount(STORAGE, limit))
+        free = amount(STORAGE, limit if item.capacity is None else item.capacity)
+        return Thing(free, (requirements,), amount(STORAGE, limit))
     except (QuantityError, SelectorError):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -31,6 +31,16 @@ class ShapePoint(Args):
     score: Annotated[int, Field(ge=0, le=MAX_SHAPE_SCORE)]
 
 
+def check_points(points: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
+    """Return the points of a shape; ``ValueError`` where there are none or their utilization does not increase."""
+    utilizations = [point.utilization for point in points]
+    if not utilizations:
+        raise ValueError("must have at least one point")
+    if sorted(set(utilizations)) != utilizations:
+        raise ValueError("utilization must increase from point to point")
+    return points
+
+
 class UtilizationShape(Args):
     """A broken line from utilization to score, level before its first point and after its last."""
 
@@ -39,12 +49,7 @@ class UtilizationShape(Args):
     @field_validator("shape")
     @classmethod
     def _ascending(cls, value: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
-        utilizations = [point.utilization for point in value]
-        if not utilizations:
-            raise ValueError("must have at least one point")
-        if sorted(set(utilizations)) != utilizations:
-            raise ValueError("utilization must increase from point to point")
-        return value
+        return check_points(value)
 
     @cached_property
     def scores(self) -> IntArray:
@@ -71,6 +76,39 @@ def measure_percents(share: Share) -> IntArray:
     """Return how much of a resource would be in use with the pod, 0 to 100, truncated; shape (candidates,)."""
     used: IntArray = np.minimum(share.requested + share.asked, share.allocatable)
     return used * 100 // np.maximum(share.allocatable, 1)
+
+
+def measure_free_percents(share: Share) -> IntArray:
+    """Return how much of a resource would be left with the pod, 0 to 100, truncated; shape (candidates,)."""
+    free: IntArray = np.maximum(share.allocatable - share.requested - share.asked, 0)
+    return free * 100 // np.maximum(share.allocatable, 1)
+
+
+class ScoredResource(Args):
+    """A resource that scores reckon with; a weight of 0 stands for the default, 1."""
+
+    name: str
+    weight: Annotated[int, Field(ge=0, le=100)] = 1
+
+    @field_validator("weight")
+    @classmethod
+    def _default(cls, value: int) -> int:
+        return value or 1
+
+
+CPU_AND_MEMORY = (ScoredResource(name="cpu"), ScoredResource(name="memory"))
+"""The resources scored where arguments name none."""
+
+
+class ScoredResources(Args):
+    """Arguments that name the resources to score."""
+
+    resources: tuple[ScoredResource, ...] = CPU_AND_MEMORY
+
+    @field_validator("resources", mode="before")
+    @classmethod
+    def _default(cls, value: Any) -> Any:
+        return CPU_AND_MEMORY if value in (None, []) else value
 
 
 class WeightedMean:

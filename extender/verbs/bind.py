@@ -2,11 +2,13 @@
 
 ::
 
-    request ──▶ already there? ──▶ assume ──▶ POST binding ──▶ bound: keep until the watch confirms
+    request ──▶ already there? ──▶ reserve, assume ──▶ POST binding ──▶ bound: keep until the watch confirms
                                                 ▲   ├─ refused: forget, and say why
                                                 │   ├─ 409, 5xx: GET the pod; bound to this very node is success
                                                 │   ├─ no answer: GET the pod before trying again
                                                 └───┴─ 429, no connection: try again within the time allowed
+
+What algorithms reserve travels as annotations inside the Binding, and counts from the moment the pod is assumed.
 
 A bind is never cancelled half-way: when the caller hangs up it runs on, and a repeated call for the same pod waits for
 the same outcome. No lock is held; binds of different pods run side by side.
@@ -16,13 +18,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Protocol
 
 from extender import journal, wire
-from extender.errors import ApiError, ApiUnreachable, BindError, ClusterError, NotLeaderError, QuantityError
-from extender.model.object import ObjectMeta, Pod, PodSpec
-from extender.model.pod import PodInfo
+from extender.errors import (
+    ApiError,
+    ApiUnreachable,
+    BindError,
+    ClusterError,
+    NotLeaderError,
+    QuantityError,
+    RequestError,
+)
+from extender.framework.runner import Outcome
+from extender.model.object import Labels, ObjectMeta, Pod, PodSpec
+from extender.model.pod import PendingPod, PodInfo
 from extender.verbs.service import Service
 from extender.wire import BindRequest
 
@@ -35,7 +47,9 @@ _RETRY_PAUSE_SECONDS = 0.1
 class Binding(Protocol):
     """What is asked of the API server's client."""
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str, *, timeout_seconds: float) -> None:
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, annotations: Labels | None, *, timeout_seconds: float
+    ) -> None:
         """Create the Binding; raises ApiError or ApiUnreachable."""
 
     async def get_pod(self, namespace: str, name: str) -> Pod:
@@ -63,7 +77,7 @@ class Unobserved:
 
 
 class Binder:
-    """Binds pods; ``now_seconds`` is the clock of deadlines and of assumed pods.
+    """Binds pods; ``now_seconds`` is the clock of deadlines and of assumed pods, ``wall_seconds`` that of reservations.
 
     ``barred`` says why nothing may be bound here and now, or returns nothing: one replica of several binds.
     """
@@ -77,6 +91,7 @@ class Binder:
         bind_seconds: float,
         confirm_seconds: float,
         barred: Callable[[], str] = str,
+        wall_seconds: Callable[[], float] = time.time,
         observer: BindObserver = Unobserved(),  # noqa: B008 - it has no state
     ) -> None:
         self._service = service
@@ -85,6 +100,7 @@ class Binder:
         self._bind_seconds = bind_seconds
         self._confirm_seconds = confirm_seconds
         self._barred = barred
+        self._wall_seconds = wall_seconds
         self._observer = observer
         self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
 
@@ -152,14 +168,16 @@ class Binder:
 
     async def _bind(self, request: BindRequest) -> str:
         """Bind a pod and return ``bound``, or ``already bound`` where nothing was left to do."""
-        placed = self._service.mirror.placed(request.uid)
-        if placed is not None:
-            _require_node(request, placed.node_name)
+        if self._is_placed(request):
             return "already bound"
         deadline = self._now_seconds() + self._bind_seconds
-        self._service.mirror.assume(await self._record(request, deadline))
+        record, pod = await self._look_up(request, deadline)
+        if self._is_placed(request):  # while it was read
+            return "already bound"
+        annotations = self._reserve(request, pod)
+        self._service.mirror.assume(self._service.mirror.reader.placed_on(record, request.node, annotations))
         try:
-            await self._post(request, deadline)
+            await self._post(request, annotations or None, deadline)
         except BaseException:
             self._service.mirror.forget(request.uid)
             raise
@@ -167,26 +185,53 @@ class Binder:
         self._service.recorder.bound(request.namespace, request.name, request.uid, request.node)
         return "bound"
 
-    async def _record(self, request: BindRequest, deadline: float) -> PodInfo:
-        """Return the record to assume, from the mirror, from a request seen lately, or from the API server."""
-        reader = self._service.mirror.reader
-        held = self._service.mirror.by_uid.get(request.uid)
-        if held is not None:
-            return reader.placed_on(held, request.node)
-        seen = self._service.seen_pod(request.uid)
+    def _is_placed(self, request: BindRequest) -> bool:
+        """Say whether the pod is known to be on the node that is asked for; on another one it must not be."""
+        placed = self._service.mirror.placed(request.uid)
+        if placed is not None:
+            _require_node(request, placed.node_name)
+        return placed is not None
+
+    async def _look_up(self, request: BindRequest, deadline: float) -> tuple[PodInfo, PendingPod | None]:
+        """Return the pod's record, and the pod itself where it is known or needed.
+
+        Both come from the mirror, from a request seen lately, or from the API server.
+        """
+        held, pod = self._service.mirror.by_uid.get(request.uid), self._service.seen_pod(request.uid)
         try:
-            pod = seen.object if seen is not None else await self._get(request, deadline)
-            return reader.read(pod, request.node)
-        except (ClusterError, QuantityError) as error:
+            if pod is None and (held is None or self._service.reserves):
+                pod = PendingPod(await self._get(request, deadline))
+            if held is not None:
+                return held, pod
+            assert pod is not None  # noqa: S101 - it has just been read
+            return self._service.mirror.reader.read(pod.object, request.node), pod
+        except (ClusterError, QuantityError, RequestError) as error:
             raise BindError(f"pod {_key(request)} is not bound: {error}") from error
 
-    async def _post(self, request: BindRequest, deadline: float) -> None:
+    def _reserve(self, request: BindRequest, pod: PendingPod | None) -> dict[str, str]:
+        """Return what the algorithms reserve for the pod on its node, as annotations; the caller assumes it at once."""
+        service = self._service
+        evaluator = None if pod is None else service.evaluator_of(pod)
+        if pod is None or evaluator is None or not evaluator.runner.profile.reservers:
+            return {}
+        row = service.mirror.table.index.get(request.node)
+        node = None if row is None else service.mirror.table.infos[row]
+        if node is None:
+            raise BindError(f"pod {_key(request)} is not bound: node {request.node!r} is not known to the extender")
+        if service.mirror.pods_outdated:
+            raise BindError(f"pod {_key(request)} is not bound: what other pods have reserved is being read again")
+        reserved = evaluator.runner.reserve(pod, node, self._wall_seconds())
+        if isinstance(reserved, Outcome):
+            raise BindError(f"pod {_key(request)} is not bound: {reserved.algorithm}: {reserved.text}")
+        return reserved
+
+    async def _post(self, request: BindRequest, annotations: Labels | None, deadline: float) -> None:
         """Ask for the binding until an answer settles it or the time is over."""
         while True:
             self._check_leading(request)
             pause, code = _RETRY_PAUSE_SECONDS, "none"
             try:
-                return await self._attempt(request, deadline)
+                return await self._attempt(request, annotations, deadline)
             except ApiError as error:
                 pause, code, failure = error.retry_after_seconds or pause, str(error.code), str(error)
             except ApiUnreachable as error:
@@ -196,14 +241,16 @@ class Binder:
             self._observer.bind_retried(code)
             await asyncio.sleep(pause)
 
-    async def _attempt(self, request: BindRequest, deadline: float) -> None:
+    async def _attempt(self, request: BindRequest, annotations: Labels | None, deadline: float) -> None:
         """Ask once, and read the pod where a conflict, a failed server or silence may hide a bind that was carried out.
 
         A ClusterError is one that another attempt may mend; a BindError is final.
         """
         seconds = (deadline - self._now_seconds()) / 2  # the other half is for reading the pod
         try:
-            await self._client.bind(request.namespace, request.name, request.uid, request.node, timeout_seconds=seconds)
+            await self._client.bind(
+                request.namespace, request.name, request.uid, request.node, annotations, timeout_seconds=seconds
+            )
         except ApiError as error:
             if error.code == _TOO_MANY:
                 raise
@@ -216,11 +263,15 @@ class Binder:
                 raise
 
     async def _found_bound(self, request: BindRequest, deadline: float) -> bool:
-        """Read the pod: True where it is bound as asked, False where it is not bound; anything else raises."""
+        """Read the pod: True where it is bound as asked, False where it is not bound; anything else raises.
+
+        One that is bound counts as it was read: another replica may have bound it, with reservations of its own.
+        """
         pod = await self._get(request, deadline)
         node = (pod.spec or PodSpec()).node_name
         if node:
             _require_node(request, node)
+            self._service.mirror.assume(self._service.mirror.reader.read(pod))
         return bool(node)
 
     async def _get(self, request: BindRequest, deadline: float) -> Pod:

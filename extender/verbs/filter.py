@@ -9,6 +9,7 @@ from extender.framework.nomination import filter_with_nominated
 from extender.framework.runner import Filtered
 from extender.verbs.candidate import Asked
 from extender.verbs.service import Service
+from extender.wire import FilterRequest
 
 UNKNOWN_NODE = "node(s) not known to the extender"
 """Why a name without a node object is refused; no eviction can help."""
@@ -16,6 +17,8 @@ UNKNOWN_NODE = "node(s) not known to the extender"
 
 def answer(service: Service, body: bytes, deadline_seconds: float | None = None) -> bytes:
     """Return the reply to a request; every node asked about is kept or named in exactly one map.
+
+    A pod that passes through keeps them all.
 
     Raises:
         RequestError: the request cannot be understood.
@@ -26,10 +29,13 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     request = wire.decode_filter(body)
     pod = service.read_pod(request.pod)
     journal.about(pod.key, pod.uid)
+    evaluator = service.evaluator_of(pod)
+    if evaluator is None:
+        return _keep_all(service, request)
     service.check_ready()
     with service.candidates.read(request) as asked:
         journal.enter("evaluate")
-        filtered = filter_with_nominated(service.mirror, service.runner, pod, asked.nodes, deadline_seconds)
+        filtered = filter_with_nominated(service.mirror, evaluator.runner, pod, asked.nodes, deadline_seconds)
     journal.enter("encode")
     failed, unresolvable = _refusals(asked, filtered)
     keep = filtered.fits if asked.known is None else _spread(filtered, asked)
@@ -44,6 +50,15 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     names = wire.encode_names(kept)
     service.candidates.remember(names, Asked(kept, asked.nodes.where(filtered.fits)))
     return wire.encode_filter_names(names, failed, unresolvable)
+
+
+def _keep_all(service: Service, request: FilterRequest) -> bytes:
+    """Return the reply for a pod that passes through, from caches in whatever state."""
+    with service.candidates.read(request) as asked:
+        journal.counted(len(asked.names), len(asked.names))
+        if asked.raws is not None:
+            return wire.encode_filter_nodes(asked.raws, {}, {})
+        return wire.encode_filter_names(asked.names, {}, {})
 
 
 def _refusals(asked: Asked, filtered: Filtered) -> tuple[dict[str, str], dict[str, str]]:

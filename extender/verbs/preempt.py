@@ -15,6 +15,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     Every victim that kube-scheduler named is kept, and the least important further ones that the predicates here need
     are added. Nodes where nothing helps are left out. A proposal that names a pod not yet known here is kept as it is:
     kube-scheduler's view is ahead. A pod that must not evict others gets no node.
+    For a pod that passes through all proposals are kept.
 
     Raises:
         RequestError: the request cannot be understood.
@@ -25,6 +26,9 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     request = wire.decode_preempt(body)
     pod = service.read_pod(request.pod)
     journal.about(pod.key, pod.uid)
+    evaluator = service.evaluator_of(pod)
+    if evaluator is None:
+        return wire.encode_preempt(request.victims)
     service.check_ready()
     journal.enter("evaluate")
     kept: dict[str, Victims] = {}
@@ -36,7 +40,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
         if placed is None:
             kept[node] = victims
             continue
-        eviction = service.preemption.complete(pod, row, Eviction(placed, victims.violations), deadline_seconds)
+        eviction = evaluator.preemption.complete(pod, row, Eviction(placed, victims.violations), deadline_seconds)
         if eviction is not None:
             kept[node] = Victims([info.uid for info in eviction.victims], eviction.violations)
     journal.enter("encode")

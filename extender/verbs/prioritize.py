@@ -14,6 +14,8 @@ from extender.verbs.service import Service
 def answer(service: Service, body: bytes, deadline_seconds: float | None = None) -> bytes:
     """Return the reply to a request: one entry a node asked about, in order; nodes that are not known score 0.
 
+    For a pod that passes through all of them do.
+
     Raises:
         RequestError: the request cannot be understood.
         NotReadyError: the caches are not complete.
@@ -23,13 +25,17 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     request = wire.decode_filter(body)
     pod = service.read_pod(request.pod)
     journal.about(pod.key, pod.uid)
+    evaluator = service.evaluator_of(pod)
+    if evaluator is None:
+        with service.candidates.read(request) as asked:
+            return wire.encode_priorities(asked.hosts, [0] * len(asked.names))
     service.check_ready()
     with service.candidates.read(request) as asked:
         journal.enter("evaluate")
-        totals = service.runner.prioritize(pod, asked.nodes, deadline_seconds)
+        totals = evaluator.runner.prioritize(pod, asked.nodes, deadline_seconds)
     journal.enter("encode")
     journal.counted(len(asked.names), len(asked.nodes))
-    scores = to_wire(service.runner.profile, totals)
+    scores = to_wire(evaluator.runner.profile, totals)
     if asked.known is not None:
         everyone = np.zeros(len(asked.names), np.int64)
         everyone[asked.known] = scores

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Raw
@@ -14,6 +15,7 @@ from extender.framework.mirror import Mirror
 from extender.framework.preemption import Preemption
 from extender.framework.runner import NoRecorder, Runner
 from extender.model.pod import PendingPod
+from extender.section import DEFAULT_SCHEDULER
 from extender.verbs.candidate import CandidateReader
 
 _REMEMBERED_PODS = 1024
@@ -47,8 +49,20 @@ class Unrecorded:
         """Forget it."""
 
 
+@dataclass(frozen=True)
+class Evaluator:
+    """What judges the pods of one profile."""
+
+    runner: Runner
+    preemption: Preemption
+
+
 class Service:
-    """Everything a verb needs; ``missing`` says why the caches cannot be trusted yet, or returns nothing."""
+    """Everything a verb needs; ``missing`` says why the caches cannot be trusted yet, or returns nothing.
+
+    ``runner`` is that of the first profile; ``named`` are those of all profiles by scheduler name. A pod of a scheduler
+    that none of them names is served by the first, or, with ``pass_unmatched``, passes through.
+    """
 
     def __init__(
         self,
@@ -56,15 +70,31 @@ class Service:
         runner: Runner,
         missing: Callable[[], str] = str,
         recorder: EventRecorder = Unrecorded(),  # noqa: B008 - it has no state
+        *,
+        named: Mapping[str, Runner] | None = None,
+        pass_unmatched: bool = False,
     ) -> None:
         self.mirror = mirror
         self.runner = runner
         self.recorder = recorder
-        self.preemption = Preemption(mirror, Runner(runner.profile, NoRecorder()))
+        self._evaluators = {name: self._evaluator(each) for name, each in (named or {}).items()}
+        self._unmatched = None if pass_unmatched else self._evaluator(runner)
         self.candidates = CandidateReader(mirror)
         self._missing = missing
         self._pods: OrderedDict[bytes, PendingPod] = OrderedDict()
         self._pod_of_uid: dict[str, PendingPod] = {}
+
+    def _evaluator(self, runner: Runner) -> Evaluator:
+        return Evaluator(runner, Preemption(self.mirror, Runner(runner.profile, NoRecorder())))
+
+    @property
+    def reserves(self) -> bool:
+        """Whether an algorithm of any profile reserves."""
+        return any(each.runner.profile.reservers for each in (*self._evaluators.values(), self._unmatched) if each)
+
+    def evaluator_of(self, pod: PendingPod) -> Evaluator | None:
+        """Return what judges ``pod``, by its scheduler; None where it passes through."""
+        return self._evaluators.get(pod.spec.scheduler_name or DEFAULT_SCHEDULER, self._unmatched)
 
     def check_ready(self) -> None:
         """Refuse to answer from incomplete caches.

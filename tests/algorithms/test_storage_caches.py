@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms.volume_restrictions import VolumeUses
-from extender.framework import CsiNodes, CsiVolumes, FreeVolumes, StorageCapacities, StorageObjects
+from extender.framework import NO_LIMIT, CsiNodes, CsiVolumes, FreeVolumes, StorageCapacities, StorageObjects
 from extender.framework.in_tree_volume import InTreeVolumes
 from extender.testing.lab import Lab
 from extender.testing.law import check_fold_equals_rebuild, check_inverse_leaves_no_trace
@@ -128,7 +128,7 @@ def events(objects):
 
 
 @pytest.mark.parametrize("cache", [pytest.param(cache, id=f"{cache.__name__} obeys both laws") for cache in OBJECTS])
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data(), crowd=st.booleans())
 def test_folding_random_events_equals_rebuilding_and_undoing_leaves_no_trace(cache, data, crowd):
     lab = Lab()
@@ -175,6 +175,14 @@ def test_null_lists_are_empty_lists(cache):
     assert lab.mirror.cache(cache).dump() is not None
     lab.delete(*NULLS)
     assert lab.mirror.cache(cache).dump() == Lab().mirror.cache(cache).dump()
+
+
+def test_more_rows_have_no_limits():
+    lab = Lab([make_node("a"), csi_node("a", {"csi.example.com": 1})])
+    nodes = lab.mirror.cache(CsiNodes)
+    lab.apply(*CROWD, make_node("late"), csi_node("late", {"other": 1}))
+    assert nodes.limits("csi.example.com").tolist() == [1, *[NO_LIMIT] * 127]
+    assert nodes.limits("other").tolist().count(NO_LIMIT) == 127
 
 
 def test_a_node_without_drivers_limits_nothing():

@@ -17,7 +17,7 @@ from algorithms.volume_binding import (
 )
 from extender.framework import SKIP
 from extender.testing.casefile import check_case, read_cases
-from extender.testing.lab import Lab
+from extender.testing.lab import Lab, Scores
 from extender.testing.maker import make_node, make_pod
 from tests.algorithms.storage import (
     HOST,
@@ -361,6 +361,72 @@ def test_no_node_will_do_for_a_claim(volumes, objects, reason):
         assert outcome.reasons == (reason,) or reason is None
 
 
+# --- scores ----------------------------------------------------------------------------------------------------------
+
+SHAPE = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+
+
+@pytest.mark.parametrize(
+    ("objects", "volumes", "scores"),
+    [
+        pytest.param(
+            [claim("c", "manual", size="2Gi"), volume("v", "manual", size="5Gi", on={ZONE: ["a"]})],
+            ["c"],
+            {"a1": 40, "a2": 40, "b1": 0},
+            id="the share of a volume that is there",
+        ),
+        pytest.param(
+            [
+                *(claim("c", "manual", size="2Gi"), volume("v", "manual", size="4Gi", ref="c")),
+                *(claim("d", "manual", size="1Gi"), volume("w", "manual", size="4Gi", on={HOST: ["a1"]})),
+                *(claim("e", size="1Gi"), volume("x", size="8Gi", on={HOST: ["a1", "a2"]})),
+            ],
+            ["c", "d", "e"],
+            {"a1": 25, "a2": 31, "b1": 50},
+            id="the mean over classes, of all volumes of one class",
+        ),
+        pytest.param(
+            [claim("c", size="3Gi"), claim("d", size="1Gi"), csi_driver(), capacity("k", "10Gi", {ZONE: "a"})],
+            ["c", "d"],
+            {"a1": 40, "a2": 40, "b1": 0},
+            id="the share of the space that volumes are made from",
+        ),
+        pytest.param(
+            [claim("c", size="3Gi"), csi_driver(), capacity("k", "9Gi", {}), capacity("l", "30Gi", {HOST: "a1"})],
+            ["c"],
+            {"a1": 10, "a2": 33, "b1": 33},
+            id="the largest space of several",
+        ),
+        pytest.param(
+            [claim("c", size="3Gi"), csi_driver(), capacity("k", "2Gi", {}, maximumVolumeSize="5Gi")],
+            ["c"],
+            {"a1": 100, "a2": 100, "b1": 100},
+            id="more than there is space for",
+        ),
+        pytest.param(
+            [
+                claim("c", size="2Gi"),
+                volume("v", size="4Gi", on={HOST: ["a1"]}),
+                csi_driver(),
+                capacity("k", "8Gi", {}),
+            ],
+            ["c"],
+            {"a1": 50, "a2": 25, "b1": 25},
+            id="a volume that is there where it is, space elsewhere",
+        ),
+        pytest.param([claim("c")], ["c"], {"a1": 0, "a2": 0, "b1": 0}, id="nothing where no space is told"),
+        pytest.param([claim("c", size=None), csi_driver()], ["c"], dict.fromkeys(EVERY, 0), id="nothing of no size"),
+        pytest.param([*bound()], ["c"], SKIP, id="no claim that waits"),
+        pytest.param([], [], SKIP, id="no claim at all"),
+    ],
+)
+def test_a_shape_scores(objects, volumes, scores):
+    lab = Lab([*NODES, *CLASSES, *objects])
+    found = lab.score(VolumeBinding, make_pod("p", volumes=volumes), {"shape": SHAPE})
+    assert found == (SKIP if scores is SKIP else Scores(scores, scores))
+    assert lab.score(VolumeBinding, make_pod("p", volumes=volumes)) is SKIP
+
+
 # --- arguments -------------------------------------------------------------------------------------------------------
 
 
@@ -368,6 +434,8 @@ def test_the_arguments_of_kube_scheduler_are_taken():
     assert ask(*bound(), args={"bindTimeoutSeconds": 0}) == {}
     with pytest.raises(ValidationError, match="bindTimeoutSeconds"):
         ask(args={"bindTimeoutSeconds": -1})
+    with pytest.raises(ValidationError, match="must increase"):
+        ask(args={"shape": SHAPE[::-1]})
 
 
 # --- against deciding node by node -----------------------------------------------------------------------------------

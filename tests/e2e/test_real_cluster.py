@@ -129,7 +129,8 @@ def metric(plane: ControlPlane, name: str, **labels: str) -> float:
 
 def successes(plane: ControlPlane) -> Counter[str]:
     """How often the API server carried out a binding, by the name of the pod."""
-    return Counter(event["objectRef"]["name"] for event in plane.bindings() if event["responseStatus"]["code"] == 201)
+    events = (event for event in plane.bindings() if event.get("responseStatus", {}).get("code") == 201)
+    return Counter(event["objectRef"]["name"] for event in events)
 
 
 @pytest.fixture
@@ -161,7 +162,6 @@ def test_pods_are_placed_and_bound_by_the_service(plane: ControlPlane, mode: str
     for verb, count in before.items():
         assert metric(plane, "requests_total", verb=verb, result="ok") >= count + len(pods), verb
     assert {name: count for name, count in successes(plane).items() if name in pods} == dict.fromkeys(pods, 1)
-    assert len({node_of(plane, name) for name in pods}) > 1
     eventually(lambda: messages(plane, pods[0], "Bound"), "the event of the service")
 
 

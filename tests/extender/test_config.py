@@ -14,7 +14,17 @@ from extender.errors import ConfigurationError
 DEFAULTS = {
     "apiVersion": "scheduler-extender/v1",
     "kind": "ExtenderConfiguration",
-    "profiles": [{"predicates": {"enabled": None, "disabled": []}, "priorities": {"enabled": None, "disabled": []}}],
+    "profiles": [
+        {
+            "schedulerName": "default-scheduler",
+            "provider": "DefaultProvider",
+            "predicates": {"enabled": None, "disabled": []},
+            "priorities": {"enabled": None, "disabled": []},
+            "alwaysCheckAllPredicates": False,
+        }
+    ],
+    "algorithmSource": {"policyFile": "", "schedulerConfigurationFile": ""},
+    "unmatchedSchedulerName": "default",
     "server": {
         "host": "0.0.0.0",
         "port": 8888,

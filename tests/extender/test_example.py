@@ -25,13 +25,14 @@ from extender.app import VERBS
 from extender.cluster.apiserver import ApiServer, Catalogue, Fault, LoggedRequest, ServerOptions, load_objects
 from extender.cluster.apiserver.call import Call, parse_target
 from extender.cluster.connection import from_url
-from extender.config import ExtenderConfiguration, PriorityEntry, load_configuration
+from extender.config import ExtenderConfiguration, load_configuration
 from extender.framework.loader import default_set
 from extender.framework.mirror import Mirror
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
 from extender.framework.resource import RequestedResources
 from extender.runtime import Runtime
+from extender.section import PriorityEntry
 from extender.server import Serving, serving
 from extender.testing.lab import Lab
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.errors import AlgorithmError, DeadlineExceeded
+from extender.errors import AlgorithmError, DeadlineExceeded, ExtenderError, QuantityError, SelectorError
 from extender.framework import (
     SKIP,
     IntArray,
@@ -302,6 +302,13 @@ def test_what_an_algorithm_raised_is_kept_and_counted() -> None:
     with pytest.raises(AlgorithmError):
         runner((priority("Worse", lambda nodes: _raise(error)), 1), recorder=recorder).prioritize(POD, NODES)
     assert recorder.failures == [("Bad", "filter"), ("Worse", "prioritize")]
+
+
+@pytest.mark.parametrize("fault", [QuantityError("odd"), SelectorError("odd")], ids=repr)
+def test_a_pod_that_is_at_fault_is_no_failure_of_the_service(fault: ExtenderError) -> None:
+    with pytest.raises(AlgorithmError, match="Picky: odd") as failure:
+        runner(predicate("Picky", lambda nodes: _raise(fault))).filter(POD, NODES)
+    assert (failure.value.status, AlgorithmError.status) == (400, 500)
 
 
 def test_work_stops_between_two_algorithms_once_the_deadline_has_passed() -> None:

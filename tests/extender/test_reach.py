@@ -88,6 +88,17 @@ def check(lab, reach, held):
         assert reach.kinds.values[reach.kinds.codes[slot]] == thing.kind
 
 
+def test_room_is_given_to_others():
+    reach = Reach(Lab([]).mirror.table)
+    room = len(reach.counts)
+    for thing in THINGS:
+        reach.add(thing)
+        reach.pairs()
+        reach.remove(thing)
+    assert len(reach.counts) == room
+    assert len(reach.pairs().slots) == len(reach.columns()) == 0
+
+
 def test_things_in_one_place_share_a_column():
     lab = Lab(MANY)
     reach = Reach(lab.mirror.table)

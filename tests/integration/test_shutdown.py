@@ -78,7 +78,8 @@ def process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Process]
     settings = [*addresses, *getattr(request, "param", ())]
     running = Process("--cluster", str(cluster), *(f"--set={setting}" for setting in settings))
     try:
-        until(lambda: running.logged("synced"))
+        until(lambda: running.logged("synced") or running.child.poll() is not None)
+        assert running.child.poll() is None, running.lines
         yield running
     finally:
         running.close()
