@@ -2,13 +2,16 @@
 
 FROM python:3.11-slim AS builder
 WORKDIR /src
+COPY requirements.lock ./
+# Scripts in a venv name its path: it stays the same in the next stage. The venv needs no pip of its own.
+# What is installed is what the lock has the hashes of, the extra otel included; make lock renews it.
+RUN python -m venv --without-pip /opt/venv \
+ && pip --python /opt/venv/bin/python install --no-cache-dir --require-hashes --requirement requirements.lock
 COPY pyproject.toml README.md ./
 COPY extender extender
 COPY algorithms algorithms
-# Scripts in a venv name its path: it stays the same in the next stage. The venv needs no pip of its own.
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
- && python -m venv --without-pip /opt/venv \
- && pip --python /opt/venv/bin/python install --no-cache-dir "$(ls /wheels/*.whl)[otel]"
+ && pip --python /opt/venv/bin/python install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM python:3.11-slim AS runtime
 LABEL org.opencontainers.image.title="kube-scheduler-extender" \

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONFORMANCE := tests/conformance/cases.jsonl.gz
 
-.PHONY: help run test tools check format conformance bench e2e clean
+.PHONY: help run test tools check format conformance bench e2e lock freeze-api clean
 .DEFAULT_GOAL := help
 
 help: ## show this
@@ -43,6 +43,12 @@ bench: $(STAMP) ## measure; prints ratios within one run
 
 e2e: $(STAMP) ## try it with a real control plane: KUBE_ASSETS names a folder with etcd, kube-apiserver, kube-scheduler
 	$(BIN)/python -m pytest -m e2e tests/e2e
+
+lock: $(STAMP) ## renew the versions and hashes that the image installs
+	$(BIN)/uv pip compile --quiet --upgrade --extra otel --python-version 3.11 --python-platform linux --generate-hashes --no-header --no-annotate --output-file requirements.lock pyproject.toml
+
+freeze-api: $(STAMP) ## renew what is promised to authors of plug-ins, and the reference in their guide
+	PYTHONPATH=. $(BIN)/python tests/author_api.py
 
 clean: ## remove what the other verbs made
 	rm -rf $(VENV) .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

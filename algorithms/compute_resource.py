@@ -180,11 +180,11 @@ class ComputeResource(Predicate, Priority, Reserver):
 def _checks(packing: DevicePacking, ask: DeviceAsk) -> Iterator[Check]:
     """Return one check after the other, each with the devices that passed it and all before."""
     memory, cores = packing.needs(ask)
-    yield packing.kind, NO_DEVICES, NO_DEVICES
-    yield packing.healthy, UNHEALTHY, UNHEALTHY
-    yield (passed := packing.accepted), OTHER_MODEL, OTHER_MODEL
-    yield (passed := passed & (packing.memory >= memory)), TOO_LITTLE_MEMORY, TOO_LITTLE_MEMORY
-    yield (passed := passed & (packing.cores >= cores)), TOO_LITTLE_COMPUTE, TOO_LITTLE_COMPUTE
+    yield packing.kind, NO_DEVICES, NO_FREE_DEVICE
+    yield packing.healthy, UNHEALTHY, NO_FREE_DEVICE
+    yield (passed := packing.accepted), OTHER_MODEL, NO_FREE_DEVICE
+    yield (passed := passed & (packing.memory >= memory)), TOO_LITTLE_MEMORY, NO_FREE_DEVICE
+    yield (passed := passed & (packing.cores >= cores)), TOO_LITTLE_COMPUTE, NO_FREE_DEVICE
     yield (passed := passed & packing.has_room(ask)), TOO_FEW, NO_FREE_DEVICE
     yield (passed := passed & packing.has_memory(ask)), TOO_FEW, NO_FREE_MEMORY
     yield (passed := passed & packing.has_compute(ask)), TOO_FEW, NO_FREE_COMPUTE

@@ -78,20 +78,20 @@ class Rule(Args):
     max_replicas: Limit
     """A whole number of at least 1, or a percentage of the desired replicas, such as ``"25%"``."""
 
-    label_selector: Annotated[LabelSelector, API_OBJECT] = LabelSelector()
-    """Which pods, by their labels; all of them where it is empty."""
+    label_selector: Annotated[LabelSelector, API_OBJECT] | None = None
+    """Which pods, by their labels; all of them without one."""
 
     namespaces: tuple[str, ...] = ()
     """Which pods, by their namespaces; those of all namespaces where none is named."""
 
-    @field_validator("max_replicas", mode="plain")
+    @field_validator("max_replicas", mode="plain", json_schema_input_type=int | str)
     @classmethod
     def _read(cls, value: Any) -> Limit:
         return read_limit(value)
 
     @field_validator("label_selector")
     @classmethod
-    def _check(cls, selector: LabelSelector) -> LabelSelector:
+    def _check(cls, selector: LabelSelector | None) -> LabelSelector | None:
         try:
             compile_label_selector(selector)
         except SelectorError as error:
@@ -101,7 +101,7 @@ class Rule(Args):
     @cached_property
     def matcher(self) -> LabelMatcher:
         """The selector, compiled."""
-        return compile_label_selector(self.label_selector)
+        return EVERYTHING if self.label_selector is None else compile_label_selector(self.label_selector)
 
     def applies(self, pod: PendingPod) -> bool:
         """Say whether the rule is for ``pod``."""

@@ -2,7 +2,8 @@
 
 ::
 
-    workloads.yaml -> workload -> verb, codec, evaluation, event, memory, start -> report
+    workloads.yaml -> workload -> verb, codec, evaluation, event, memory, start, -> report
+                                  scale, load, bind_rate, overhead
                                   cluster, detail: what is measured on
                                   child: the programs that run in a process of their own
 

@@ -7,9 +7,22 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import codec, evaluation, event, memory, start, verb
+from benchmarks import bind_rate, codec, evaluation, event, load, memory, overhead, scale, start, verb
 from benchmarks.report import Row, print_row, print_table
-from benchmarks.workload import Codec, Evaluation, Event, Memory, Plan, Start, Verb, load_plan
+from benchmarks.workload import (
+    BindRate,
+    Codec,
+    Evaluation,
+    Event,
+    Load,
+    Memory,
+    Overhead,
+    Plan,
+    Scale,
+    Start,
+    Verb,
+    load_plan,
+)
 
 MEASURES: dict[type, Any] = {
     Codec: codec.measure,
@@ -18,6 +31,10 @@ MEASURES: dict[type, Any] = {
     Event: event.measure,
     Memory: memory.measure,
     Start: start.measure,
+    Scale: scale.measure,
+    Load: load.measure,
+    BindRate: bind_rate.measure,
+    Overhead: overhead.measure,
 }
 """How each kind of workload is measured, in the order of running."""
 

@@ -24,7 +24,7 @@ def measure(plan: Plan, workloads: Sequence[Evaluation]) -> Iterator[Row]:
         bench.fold(cluster.big(size.nodes, size.pods)["objects"])
         firsts: dict[str, Sample] = {}
         for name in workload.pods:
-            for point, sample, figures in _time_points(plan, bench, name):
+            for point, sample, figures in time_points(plan, bench, name):
                 first = firsts.setdefault(point, sample)
                 yield row(
                     workload.name,
@@ -38,7 +38,7 @@ def measure(plan: Plan, workloads: Sequence[Evaluation]) -> Iterator[Row]:
                 )
 
 
-def _time_points(plan: Plan, bench: Bench, name: str) -> Iterator[tuple[str, Sample, dict[str, float]]]:
+def time_points(plan: Plan, bench: Bench, name: str) -> Iterator[tuple[str, Sample, dict[str, float]]]:
     """Yield what filtering takes for a pod seen for the first time, and then what scoring takes."""
     pod = msgspec.convert((cluster.pending() | {"ports": cluster.with_ports()})[name], Pod)
     table, runner = bench.mirror.table, bench.runner
@@ -57,3 +57,17 @@ def _time_points(plan: Plan, bench: Bench, name: str) -> Iterator[tuple[str, Sam
         time_function(lambda: runner.prioritize(seen, kept), plan.rounds, plan.round_seconds / 2),
         figures,
     )
+
+
+def time_pair(plan: Plan, bench: Bench, names: int) -> Sample:
+    """Return what filtering and then scoring so many nodes takes for a pod seen for the first time."""
+    pod = msgspec.convert(cluster.pending()["plain"], Pod)
+    table, runner = bench.mirror.table, bench.runner
+    nodes = Nodes(table, table.rows()[:names])
+
+    def evaluate() -> None:
+        seen = PendingPod(pod)
+        runner.filter(seen, nodes)
+        runner.prioritize(seen, nodes)
+
+    return time_function(evaluate, plan.rounds, plan.round_seconds)

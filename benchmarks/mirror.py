@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from benchmarks.cluster import Json
-from extender.config import ProfileSection
 from extender.framework.mirror import Mirror
 from extender.framework.profile import ProfileBinder, watched_kinds
 from extender.framework.registry import Registry
 from extender.framework.runner import Runner
 from extender.model.kind import NODES, PODS, Store
+from extender.section import ProfileSection
 from extender.telemetry import Metrics
 
 

@@ -41,9 +41,10 @@ def row(
     target: str = "",
     **figures: float,
 ) -> Row:
-    """Return a row, its ``target`` judged."""
+    """Return a row, its ``target`` judged: on any of ``figures``, ``ratio``, ``milliseconds`` and ``cpu_seconds``."""
     rounded = {name: _round(value) for name, value in figures.items()}
-    known = rounded | ({"ratio": ratio} if ratio is not None else {})
+    known = rounded | {"milliseconds": sample.wall_seconds * 1e3, "cpu_seconds": sample.cpu_seconds}
+    known |= {"ratio": ratio} if ratio is not None else {}
     return Row(
         workload=workload,
         case=case,
@@ -61,9 +62,12 @@ def row(
 def _judge(target: str, figures: dict[str, float]) -> bool | None:
     if not target:
         return None
-    figure, sign, bound = target.split()
-    value = figures[figure]
-    return value <= float(bound) if sign == "<=" else value >= float(bound)
+    for clause in target.split(", "):
+        figure, sign, bound = clause.split()
+        value = figures[figure]
+        if not (value <= float(bound) if sign == "<=" else value >= float(bound)):
+            return False
+    return True
 
 
 def _round(value: float) -> float:

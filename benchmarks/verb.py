@@ -58,6 +58,7 @@ def measure(plan: Plan, workloads: Sequence[Verb]) -> Iterator[Row]:
             stack.enter_context(Child(*program)) for program in (("service", api_url, profile), ("floor", api_url))
         ]
         ours, floor = (Side(child, stack.enter_context(Connection(child.read()["url"]))) for child in children)
+        children[0].read()  # it is synced
         for workload in workloads:
             yield _measure(plan, workload, ours, floor, waiting)
 

@@ -25,7 +25,10 @@ class Cluster(_Section, frozen=True):
 
 
 class _Workload(_Section, frozen=True, kw_only=True, tag_field="kind"):
-    """Root of the kinds of workload; ``target`` reads ``figure <= number`` or ``figure >= number``."""
+    """Root of the kinds of workload; ``target`` reads ``figure <= number`` or ``figure >= number``.
+
+    Several targets are parted by commas; all have to be met.
+    """
 
     name: str
     target: str = ""
@@ -75,7 +78,36 @@ class Start(_Workload, frozen=True, kw_only=True, tag="start"):
     cluster: Cluster
 
 
-Workload: TypeAlias = Verb | Codec | Evaluation | Event | Memory | Start
+class Scale(_Workload, frozen=True, kw_only=True, tag="scale"):
+    """The default algorithms in a cluster, next to what a node costs them in another one."""
+
+    pods: list[str]
+    cluster: Cluster
+    baseline: Cluster
+
+
+class Load(_Workload, frozen=True, kw_only=True, tag="load"):
+    """A filter of all nodes while an API server tells of so many changes of pods a second."""
+
+    events_per_second: int
+    seconds: int
+
+
+class BindRate(_Workload, frozen=True, kw_only=True, tag="bindRate"):
+    """So many binds, ``concurrent`` at a time, against an API server that takes its time with each."""
+
+    binds: int
+    concurrent: int
+    latency_millis: int
+
+
+class Overhead(_Workload, frozen=True, kw_only=True, tag="overhead"):
+    """Filter and prioritize of ``names`` with the default algorithms: over HTTP, less what they take in process."""
+
+    names: int
+
+
+Workload: TypeAlias = Verb | Codec | Evaluation | Event | Memory | Start | Scale | Load | BindRate | Overhead
 
 
 class Plan(_Section, frozen=True):

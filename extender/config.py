@@ -18,7 +18,14 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from pydantic.alias_generators import to_camel
 
 from extender.errors import ConfigurationError
-from extender.section import AlgorithmSourceSection, ProfileSection, Section, repeated_names
+from extender.section import (
+    AlgorithmSourceSection,
+    ExemptSection,
+    ProfileSection,
+    ReloadSection,
+    Section,
+    repeated_names,
+)
 
 API_VERSION: Final = "scheduler-extender/v1"
 KIND: Final = "ExtenderConfiguration"
@@ -221,6 +228,8 @@ class ExtenderConfiguration(Section):
     algorithm_source: AlgorithmSourceSection = AlgorithmSourceSection()
     unmatched_scheduler_name: Literal["default", "passThrough"] = "default"
     """What becomes of pods of a scheduler that no profile names: the first profile, or nothing, serves them."""
+    exempt: ExemptSection = ExemptSection()
+    reload: ReloadSection = ReloadSection()
     server: ServerSection = ServerSection()
     management: ManagementSection = ManagementSection()
     client_connection: ClientSection = ClientSection()

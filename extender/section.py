@@ -1,8 +1,12 @@
-"""Sections of the configuration that say which algorithms run: profiles, or a file of kube-scheduler in their place."""
+"""Sections of the configuration that can be changed while the service runs.
+
+They say which algorithms run, as profiles or as a file of kube-scheduler in their place, for which pods they do not, and
+how a change is taken over.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -24,14 +28,21 @@ class Section(BaseModel):
 
 
 class AlgorithmEntry(Section):
-    """One algorithm of a profile: the name of an in-tree one, or ``module:Class``.
+    """One algorithm of a profile: the name of one that is installed, or ``module:Class``.
 
-    The name ``*`` stands for all of the provider that the list does not name.
+    The name ``*`` stands for all of the provider that the list does not name; what it says of how they run holds for
+    each.
     """
 
     name: Annotated[str, Field(min_length=1)]
     args: dict[str, Any] | None = None
     """Arguments; what is valid is up to the algorithm. Given once, they hold for its predicate and its priority."""
+    mode: Literal["enforce", "shadow"] = "enforce"
+    """Whether what it says counts; in shadow it is only counted and logged."""
+    on_error: Literal["fail", "ignore"] = "fail"
+    """What its failure does: the request fails, or it has no opinion on the pod."""
+    time_budget_millis: Annotated[float, Field(gt=0, le=60_000)] | None = None
+    """Runs that take longer are reported; they are not cut short."""
 
 
 class PriorityEntry(AlgorithmEntry):
@@ -73,6 +84,13 @@ class ProfileSection(Section):
     """Whether a node that one predicate refuses is shown to the others, so that all their reasons are reported."""
 
 
+class ExemptSection(Section):
+    """Pods that pass through: all their nodes are kept, score 0, their preemption is left as it is; bind binds them."""
+
+    namespaces: list[Annotated[str, Field(min_length=1)]] = []
+    priority_class_names: list[Annotated[str, Field(min_length=1)]] = []
+
+
 class AlgorithmSourceSection(Section):
     """A file of kube-scheduler that says which algorithms run, in place of ``profiles``; none where both are empty."""
 
@@ -91,6 +109,15 @@ class AlgorithmSourceSection(Section):
     def given(self) -> bool:
         """Whether a file is named."""
         return bool(self.policy_file or self.scheduler_configuration_file)
+
+
+class ReloadSection(Section):
+    """How a changed configuration is taken over while the service runs."""
+
+    poll_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """How often the files are looked at; 0 waits for SIGHUP."""
+    sync_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    """How long what new algorithms need to have watched may take to be listed."""
 
 
 def repeated_names(names: list[str]) -> list[tuple[int, int]]:

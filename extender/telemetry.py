@@ -63,6 +63,18 @@ class Metrics:
         self._skips = self._counter("algorithm_skips", "Requests an algorithm had no opinion on.", "algorithm", "point")
         self._failures = self._counter("algorithm_failures", "Requests an algorithm raised in.", "algorithm", "point")
         self._refusals = self._counter("refused_nodes", "Nodes refused, by reason.", "algorithm", "reason")
+        self._shadow_refusals = self._counter(
+            "shadow_refused_nodes", "Nodes that algorithms in shadow would have refused.", "algorithm", "reason"
+        )
+        self._ignored = self._counter(
+            "ignored_failures", "Failures of algorithms that are in shadow or may fail.", "algorithm", "point"
+        )
+        self._overruns = self._counter(
+            "over_budget_runs", "Runs of an algorithm that took longer than its timeBudgetMillis.", "algorithm", "point"
+        )
+        self._passed = self._counter(
+            "passed_through_requests", "Requests for pods that pass through, by what lets them pass.", "verb", "by"
+        )
         self.expired_assumptions = self._counter("expired_assumed_pods", "Bound pods the watch never confirmed.")
         self._bind_seconds = self._histogram(
             "bind_duration_seconds", "Time of binding one pod, all attempts together.", ["result"], _NETWORK_BUCKETS
@@ -122,17 +134,35 @@ class Metrics:
 
     def refused(self, algorithm: str, reason: str, nodes: int) -> None:
         """Note that an algorithm refused some nodes; reasons past the first 200 are counted as ``other``."""
+        self._child(self._refusals, algorithm, self._bounded(algorithm, reason)).inc(nodes)
+
+    def would_refuse(self, algorithm: str, reason: str, nodes: int) -> None:
+        """Note that an algorithm in shadow would have refused some nodes; reasons are bounded in the same way."""
+        self._child(self._shadow_refusals, algorithm, self._bounded(algorithm, reason)).inc(nodes)
+
+    def _bounded(self, algorithm: str, reason: str) -> str:
         key = (algorithm, reason)
         if key not in self._reasons:
             if len(self._reasons) >= _MOST_REASONS:
-                reason = _OTHER
-            else:
-                self._reasons.add(key)
-        self._child(self._refusals, algorithm, reason).inc(nodes)
+                return _OTHER
+            self._reasons.add(key)
+        return reason
 
     def failed(self, algorithm: str, point: str) -> None:
         """Note that an algorithm raised."""
         self._child(self._failures, algorithm, point).inc()
+
+    def passed_over(self, algorithm: str, point: str) -> None:
+        """Note that an algorithm raised, and its failure was ignored."""
+        self._child(self._ignored, algorithm, point).inc()
+
+    def overran(self, algorithm: str, point: str) -> None:
+        """Note that a run took longer than its algorithm may."""
+        self._child(self._overruns, algorithm, point).inc()
+
+    def passed_through(self, verb: str, by: str) -> None:
+        """Note a request for a pod that passes through; ``by`` is what lets it pass."""
+        self._child(self._passed, verb, by).inc()
 
     def in_flight(self, verb: str) -> Gauge:
         """Return the gauge of requests that are being worked on."""
@@ -272,6 +302,8 @@ class InformerCollector(Collector):
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _AMBIGUOUS = re.compile(r'[\s"=]')
+_QUIET: Final = {"uvicorn": "warning", "aiohttp": "warning"}
+"""Levels of packages that say much, unless they are set otherwise."""
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -327,7 +359,11 @@ def set_up_logging(level: str, form: str, levels: Mapping[str, str] | None = Non
     handler.addFilter(_add_request)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("aiohttp").setLevel(logging.WARNING)
-    for module, its_level in (levels or {}).items():
+    set_levels(level, levels or {})
+
+
+def set_levels(level: str, levels: Mapping[str, str], before: Iterable[str] = ()) -> None:
+    """Log from ``level`` on, and from those of modules; ``before`` are modules that had one until now."""
+    logging.getLogger().setLevel(level.upper())
+    for module, its_level in (dict.fromkeys(before, "notset") | _QUIET | dict(levels)).items():
         logging.getLogger(module).setLevel(its_level.upper())

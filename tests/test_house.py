@@ -82,7 +82,7 @@ def test_every_make_target_in_the_documents_exists() -> None:
 
 
 def test_every_file_the_documents_link_to_exists() -> None:
-    for document in (*ROOT.glob("*.md"), ROOT / "examples" / "README.md"):
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "examples" / "README.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 

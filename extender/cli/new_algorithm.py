@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from extender import framework
+from extender import framework, testing
 from extender.errors import ConfigurationError
 from extender.framework.loader import IN_TREE_PACKAGE, in_tree_modules, module_name
 from extender.framework.plugin import installed_plugins
@@ -78,7 +78,7 @@ def _fault(name: str) -> str:
     module = module_name(name)
     if not _CLASS_NAME.fullmatch(name) or iskeyword(name) or len(name) > LONGEST_NAME:
         return f"must be a class name such as MyRule: letters and digits, a capital first, {LONGEST_NAME} at most"
-    if name in framework.__all__ or name == "Annotated":
+    if name in (*framework.__all__, *testing.__all__, "Annotated", "Any"):
         return "is a name of the author API; take another"
     if module in in_tree_modules():
         return f"is taken by {IN_TREE_PACKAGE}/{module}.py; take another"

@@ -92,10 +92,12 @@ from extender.model.migration import (
 from extender.model.name import is_qualified_name
 from extender.model.node import NodeInfo
 from extender.model.object import (
+    KubernetesObject,
     Labels,
     LabelSelector,
     NodeAffinity,
     NodeSelectorTerm,
+    ObjectMeta,
     Taint,
     TopologySpreadConstraint,
     Volume,
@@ -173,6 +175,7 @@ __all__ = [
     "IntArray",
     "Interned",
     "Kind",
+    "KubernetesObject",
     "LabelColumn",
     "LabelMatcher",
     "LabelSelector",
@@ -186,6 +189,7 @@ __all__ = [
     "NodeSelectorTerm",
     "NodeTable",
     "Nodes",
+    "ObjectMeta",
     "Operator",
     "OwnedPods",
     "OwnerSelectors",

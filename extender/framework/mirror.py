@@ -77,6 +77,11 @@ class Mirror:
             self.table.on_grow(found.grow)
         return cast(C, found)
 
+    def drop_cache(self, cache_class: type[Cache]) -> None:
+        """Keep a cache up to date no longer; nothing may read it any more."""
+        dropped = self._caches.pop(cache_class)
+        self.table.forget_listener(dropped.grow)
+
     @property
     def pods_outdated(self) -> bool:
         """Whether records of pods may lack annotations that a cache reads: it came after the list they are from."""
@@ -218,6 +223,12 @@ class Mirror:
     def objects(self, kind: Kind) -> dict[str, Any]:
         """Return the objects of one of the other kinds, by key."""
         return self._objects.setdefault(kind, {})
+
+    def forget_kind(self, kind: Kind) -> None:
+        """Forget all objects of one of the other kinds: it is watched no longer."""
+        for key in list(self.objects(kind)):
+            self.delete_object(kind, key)
+        del self._objects[kind]
 
     def _caches_of(self, kind: Kind) -> list[Cache]:
         return [cache for cache in self._caches.values() if kind in cache.kinds]

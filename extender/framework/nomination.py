@@ -6,7 +6,8 @@ import numpy as np
 
 from extender.framework.candidate import Nodes
 from extender.framework.mirror import Mirror
-from extender.framework.runner import Filtered, Outcome, Runner
+from extender.framework.outcome import Filtered, Outcome
+from extender.framework.runner import Runner
 from extender.model.pod import PendingPod, PodInfo
 
 

@@ -18,7 +18,8 @@ from extender.framework.candidate import Nodes
 from extender.framework.eviction import DisruptionBudgets, PlacedPods
 from extender.framework.mirror import Mirror
 from extender.framework.nomination import filter_with_nominated
-from extender.framework.runner import Outcome, Runner
+from extender.framework.outcome import Outcome
+from extender.framework.runner import Runner
 from extender.model.pod import PendingPod, PodInfo
 
 NO_VICTIMS = "No preemption victims found for incoming pod"

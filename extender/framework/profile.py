@@ -10,11 +10,14 @@ from pydantic import ValidationError
 from extender.config import explain
 from extender.errors import ConfigurationError
 from extender.framework.algorithm import Algorithm, Args, Predicate, Priority
+from extender.framework.cache import Cache
+from extender.framework.eviction import DisruptionBudgets, PlacedPods
 from extender.framework.loader import default_set, load, load_provider
 from extender.framework.mirror import Mirror
 from extender.framework.provider import Provider
 from extender.framework.registry import Registry
 from extender.framework.runner import Profile, Weighted
+from extender.framework.treatment import FILTER, PRIORITIZE, USUAL, Treatment
 from extender.model.kind import NODES, POD_DISRUPTION_BUDGETS, PODS, Kind
 from extender.section import ALL, AlgorithmEntry, Predicates, Priorities, PriorityEntry, ProfileSection
 
@@ -31,6 +34,7 @@ class ProfileBinder:
         self._path = path
         self._problems: list[str] = []
         self._args: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._treatments: dict[tuple[str, str], Treatment] = {}
 
     def bind(self, section: ProfileSection) -> Profile:
         """Return the profile that ``section`` describes, its caches built from what the mirror holds.
@@ -48,7 +52,7 @@ class ProfileBinder:
         ]
         if self._problems:
             raise ConfigurationError(self._problems)
-        return Profile(bound_predicates, bound_priorities, section.always_check_all_predicates)
+        return Profile(bound_predicates, bound_priorities, section.always_check_all_predicates, self._treatments)
 
     def _provider(self, name: str) -> Provider:
         try:
@@ -69,11 +73,14 @@ class ProfileBinder:
                 self._problems.append(f"{path}.disabled[{place}]: {name} is mandatory and cannot be disabled")
         named = {name for _, name, _ in found}
         chosen = {name: predicate for name, predicate in mandatory.items() if name not in named}
-        for where, name, _ in found:
+        for where, name, entry in found:
             try:
                 chosen[name] = self._registry.predicate(name)
             except ConfigurationError as error:
                 self._problems.append(f"{where}: {error}")
+            if entry.mode == "shadow" and name in mandatory:
+                self._problems.append(f"{where}.mode: {name} is mandatory and cannot be in shadow; let it enforce")
+            self._treat(FILTER, name, entry)
         return list(chosen.values())
 
     def _resolve_priorities(self, section: Priorities, provider: Provider) -> list[tuple[type[Priority], int]]:
@@ -88,7 +95,16 @@ class ProfileBinder:
                 self._problems.append(f"{where}: {error}")
                 continue
             chosen.append((cls, entry.weight or provider.priorities.get(name, cls.default_weight)))
+            self._treat(PRIORITIZE, name, entry)
         return chosen
+
+    def _treat(self, point: str, name: str, entry: AlgorithmEntry) -> None:
+        millis = entry.time_budget_millis
+        treatment = Treatment(
+            entry.mode == "shadow", entry.on_error == "ignore", None if millis is None else millis / 1000
+        )
+        if treatment != USUAL:
+            self._treatments[point, name] = treatment
 
     def _named(self, entries: Iterable[tuple[int, E]], disabled: Sequence[str], path: str) -> list[tuple[str, str, E]]:
         """Load what ``entries`` name, less what is disabled; return paths, names and entries."""
@@ -137,7 +153,8 @@ def _listed(given: Sequence[E] | None, disabled: Sequence[str], provided: Sequen
     named = {entry.name for entry in given}
     for place, entry in enumerate(given):
         if entry.name == ALL:
-            yield from ((place, own) for own in provided if own.name not in named)
+            treated = {key: getattr(entry, key) for key in ("mode", "on_error", "time_budget_millis")}
+            yield from ((place, own.model_copy(update=treated)) for own in provided if own.name not in named)
         else:
             yield place, entry
 
@@ -152,7 +169,11 @@ def watched_kinds(*profiles: Profile) -> set[Kind]:
 
     That is nodes, pods and disruption budgets, which the verbs need, and what the algorithms of the profiles declare.
     """
-    algorithms: list[Algorithm] = []
-    for profile in profiles:
-        algorithms += [*profile.predicates, *(weighted.priority for weighted in profile.priorities)]
-    return {NODES, PODS, POD_DISRUPTION_BUDGETS}.union(*(type(algorithm).declared_kinds() for algorithm in algorithms))
+    kinds = (type(algorithm).declared_kinds() for profile in profiles for algorithm in profile.algorithms)
+    return {NODES, PODS, POD_DISRUPTION_BUDGETS}.union(*kinds)
+
+
+def used_caches(*profiles: Profile) -> set[type[Cache]]:
+    """Return the caches that must be kept: those that preemption needs, and those of the profiles' algorithms."""
+    caches = (type(each).declared_caches().values() for profile in profiles for each in profile.algorithms)
+    return {PlacedPods, DisruptionBudgets}.union(*caches)

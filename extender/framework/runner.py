@@ -1,32 +1,40 @@
 """Runs the enabled algorithms of one profile over the candidates of one request.
 
 Everything that is the same for all algorithms lives here: order, first refusal, weights, checks of what an algorithm
-returns, the name in its errors, its time and its counts, and the deadline.
+returns, the name in its errors, its time and its counts, and the deadline. What is special for one is its treatment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from time import monotonic, perf_counter
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.errors import AlgorithmError, DeadlineExceeded, ExtenderError
-from extender.framework.algorithm import MAX_NODE_SCORE, SKIP, Predicate, Priority, Refusal, Reserver, Skip
+from extender.framework.algorithm import SKIP, Algorithm, Predicate, Priority, Refusal, Reserver, Skip
 from extender.framework.candidate import Nodes
-from extender.model.column import BoolArray, IntArray
+from extender.framework.check import check_annotations, check_scores
+from extender.framework.outcome import Filtered, Outcome, combine, join
+from extender.framework.treatment import (
+    FILTER,
+    PRIORITIZE,
+    RESERVE,
+    USUAL,
+    Attendant,
+    Reserved,
+    Treatment,
+    TreatmentRecorder,
+)
+from extender.model.column import IntArray
 from extender.model.node import NodeInfo
 from extender.model.pod import PendingPod
 
-_BITS: Final = 8
-"""So many refusals have a bit each in a key of one byte."""
 
-
-class Recorder(Protocol):
+class Recorder(TreatmentRecorder, Protocol):
     """Receives what the runner observes."""
 
     def ran(self, algorithm: str, point: str, seconds: float, *, skipped: bool) -> None:
@@ -51,64 +59,14 @@ class NoRecorder:
     def failed(self, algorithm: str, point: str) -> None:
         """Ignore a failure."""
 
+    def would_refuse(self, algorithm: str, reason: str, nodes: int) -> None:
+        """Ignore refusals that do not count."""
 
-@dataclass(frozen=True)
-class Outcome:
-    """Why some of the candidates were refused."""
+    def passed_over(self, algorithm: str, point: str) -> None:
+        """Ignore a failure that does not count."""
 
-    reasons: tuple[str, ...]
-    resolvable: bool
-    algorithm: str
-    error: bool = False
-    """Whether the algorithm could not judge these candidates."""
-
-    @classmethod
-    def of(cls, refusals: Sequence[Refusal], algorithm: str) -> Outcome:
-        """Return what all these refusals together mean for the candidates that they name."""
-        reasons = tuple(dict.fromkeys(refusal.reason for refusal in refusals))
-        error = any(refusal.error for refusal in refusals)
-        return cls(reasons, not error and all(refusal.resolvable for refusal in refusals), algorithm, error)
-
-    def joined(self, *others: Outcome) -> Outcome:
-        """Return what this and others mean together; named after this one."""
-        every = (self, *others)
-        reasons = tuple(dict.fromkeys(reason for outcome in every for reason in outcome.reasons))
-        error = any(outcome.error for outcome in every)
-        return Outcome(reasons, all(outcome.resolvable for outcome in every), self.algorithm, error)
-
-    @property
-    def code(self) -> str:
-        """Upstream's name for the kind of refusal."""
-        if self.error:
-            return "Error"
-        return "Unschedulable" if self.resolvable else "UnschedulableAndUnresolvable"
-
-    @property
-    def text(self) -> str:
-        """All reasons in one line, as kube-scheduler shows them."""
-        return ", ".join(self.reasons)
-
-
-@dataclass(frozen=True)
-class Filtered:
-    """What became of each candidate: ``codes``, shape (candidates,), is 0 where the pod fits, else an outcome's place.
-
-    ``outcomes[code - 1]`` says why.
-    """
-
-    codes: NDArray[np.int64]
-    outcomes: Sequence[Outcome]
-
-    @property
-    def fits(self) -> BoolArray:
-        """Which candidates the pod fits; shape (candidates,)."""
-        fits: BoolArray = self.codes == 0
-        return fits
-
-    def of(self, position: int) -> Outcome | None:
-        """Return why the candidate at ``position`` was refused, or None where the pod fits."""
-        code = int(self.codes[position])
-        return self.outcomes[code - 1] if code else None
+    def overran(self, algorithm: str, point: str) -> None:
+        """Ignore a run that took long."""
 
 
 @dataclass(frozen=True)
@@ -129,15 +87,48 @@ class Profile:
     predicates: Sequence[Predicate]
     priorities: Sequence[Weighted]
     check_all: bool = False
+    treatments: Mapping[tuple[str, str], Treatment] = field(default_factory=dict)
+    """How algorithms are run that are not run as usual, by point and name."""
     weight_sum: int = field(init=False)
+    """Of the priorities that count."""
     reservers: Sequence[Reserver] = field(init=False)
-    """Those of the algorithms that reserve, each once."""
+    """Those of the algorithms that reserve, each once; what is in shadow does not."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weight_sum", sum(weighted.weight for weighted in self.priorities))
-        algorithms = (*self.predicates, *(weighted.priority for weighted in self.priorities))
-        reservers = {algorithm.name: algorithm for algorithm in algorithms if isinstance(algorithm, Reserver)}
+        counting = [w for w in self.priorities if not self.treatment(PRIORITIZE, w.priority.name).shadow]
+        object.__setattr__(self, "weight_sum", sum(weighted.weight for weighted in counting))
+        reservers: dict[str, Reserver] = {}
+        treatments = dict(self.treatments)
+        for point, algorithm in self._algorithms():
+            treatment = self.treatment(point, algorithm.name)
+            if isinstance(algorithm, Reserver) and algorithm.name not in reservers and not treatment.shadow:
+                reservers[algorithm.name] = algorithm
+                treatments[RESERVE, algorithm.name] = treatment
         object.__setattr__(self, "reservers", tuple(reservers.values()))
+        object.__setattr__(self, "treatments", treatments)
+
+    def treatment(self, point: str, algorithm: str) -> Treatment:
+        """Return how an algorithm is run at a point; where it reserves, as its predicate, or else its priority."""
+        return self.treatments.get((point, algorithm), USUAL)
+
+    @property
+    def algorithms(self) -> list[Algorithm]:
+        """Every algorithm of the profile; one that filters and scores is there twice."""
+        return [algorithm for _, algorithm in self._algorithms()]
+
+    @property
+    def enforced(self) -> Profile:
+        """The profile without what is in shadow."""
+        return Profile(
+            [each for each in self.predicates if not self.treatment(FILTER, each.name).shadow],
+            [each for each in self.priorities if not self.treatment(PRIORITIZE, each.priority.name).shadow],
+            self.check_all,
+            self.treatments,
+        )
+
+    def _algorithms(self) -> Iterator[tuple[str, Algorithm]]:
+        yield from ((FILTER, predicate) for predicate in self.predicates)
+        yield from ((PRIORITIZE, weighted.priority) for weighted in self.priorities)
 
 
 class Runner:
@@ -147,6 +138,19 @@ class Runner:
         self.profile = profile
         self._recorder = recorder
         self._now_seconds = now_seconds
+        attendant, treatment = Attendant(recorder, now_seconds), profile.treatment
+        self._predicates = [
+            (predicate, attendant.filtering(treatment(FILTER, predicate.name), self.evaluate))
+            for predicate in profile.predicates
+        ]
+        self._priorities = [
+            (weighted, attendant.scoring(treatment(PRIORITIZE, weighted.priority.name), self.score))
+            for weighted in profile.priorities
+        ]
+        self._reservers = [
+            (reserver, attendant.reserving(treatment(RESERVE, reserver.name), self.ask_to_reserve))
+            for reserver in profile.reservers
+        ]
 
     def filter(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> Filtered:
         """Run the predicates in order; a candidate is out at its first refusal, unless all are to be checked.
@@ -160,11 +164,11 @@ class Runner:
         codes: NDArray[np.int64] = np.zeros(len(nodes), np.int64)
         outcomes: list[Outcome] = []
         left, positions = nodes, None
-        for predicate in self.profile.predicates:
+        for predicate, evaluate in self._predicates:
             if not len(left):
                 break
             self._check(deadline_seconds, predicate.name)
-            verdict = self.evaluate(predicate, pod, left)
+            verdict = evaluate(predicate, pod, left)
             if verdict is SKIP or not verdict:
                 continue
             found, first = combine(verdict, len(left), predicate.name, len(outcomes)), len(outcomes)
@@ -184,9 +188,9 @@ class Runner:
 
     def _filter_by_all(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None) -> Filtered:
         filtered = Filtered(np.zeros(len(nodes), np.int64), [])
-        for predicate in self.profile.predicates if len(nodes) else ():
+        for predicate, evaluate in self._predicates if len(nodes) else ():
             self._check(deadline_seconds, predicate.name)
-            verdict = self.evaluate(predicate, pod, nodes)
+            verdict = evaluate(predicate, pod, nodes)
             if verdict is not SKIP and verdict:
                 found = combine(verdict, len(nodes), predicate.name)
                 self._count(found, 0)
@@ -204,8 +208,8 @@ class Runner:
             verdict = predicate.filter(pod, nodes)
             refusals = verdict if verdict is SKIP else list(verdict)
         except Exception as error:
-            raise self._failure(predicate.name, "filter", error) from error
-        self._recorder.ran(predicate.name, "filter", perf_counter() - start, skipped=verdict is SKIP)
+            raise self._failure(predicate.name, FILTER, error) from error
+        self._recorder.ran(predicate.name, FILTER, perf_counter() - start, skipped=verdict is SKIP)
         return refusals
 
     def score(self, priority: Priority, pod: PendingPod, nodes: Nodes) -> Skip | tuple[IntArray, IntArray]:
@@ -219,11 +223,11 @@ class Runner:
             raw = priority.prioritize(pod, nodes)
             normalized = raw if raw is SKIP else priority.normalize(pod, nodes, raw)
         except Exception as error:
-            raise self._failure(priority.name, "prioritize", error) from error
-        self._recorder.ran(priority.name, "prioritize", perf_counter() - start, skipped=raw is SKIP)
+            raise self._failure(priority.name, PRIORITIZE, error) from error
+        self._recorder.ran(priority.name, PRIORITIZE, perf_counter() - start, skipped=raw is SKIP)
         if raw is SKIP or normalized is SKIP:
             return SKIP
-        _check_scores(priority.name, normalized, len(nodes))
+        check_scores(priority.name, normalized, len(nodes))
         return raw, normalized
 
     def prioritize(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> IntArray:
@@ -236,9 +240,9 @@ class Runner:
             DeadlineExceeded: ``deadline_seconds`` passed between two priorities.
         """
         total: IntArray = np.zeros(len(nodes), np.int64)
-        for weighted in self.profile.priorities:
+        for weighted, score in self._priorities:
             self._check(deadline_seconds, weighted.priority.name)
-            scores = self.score(weighted.priority, pod, nodes)
+            scores = score(weighted.priority, pod, nodes)
             if scores is not SKIP:
                 total += scores[1] * weighted.weight
         return total
@@ -250,18 +254,27 @@ class Runner:
             AlgorithmError: a reserver raised, or returned what it must not; names it.
         """
         chosen: dict[str, str] = {}
-        for reserver in self.profile.reservers:
-            start = perf_counter()
-            try:
-                found = reserver.reserve(pod, node, wall_seconds)
-            except Exception as error:
-                raise self._failure(reserver.name, "reserve", error) from error
-            self._recorder.ran(reserver.name, "reserve", perf_counter() - start, skipped=found is None)
+        for reserver, ask in self._reservers:
+            found = ask(reserver, pod, node, wall_seconds)
             if isinstance(found, Refusal):
                 return Outcome.of([found], reserver.name)
-            _check_annotations(reserver.name, found or {}, chosen)
+            check_annotations(reserver.name, found or {}, chosen)
             chosen |= found or {}
         return chosen
+
+    def ask_to_reserve(self, reserver: Reserver, pod: PendingPod, node: NodeInfo, wall_seconds: float) -> Reserved:
+        """Run one reserver.
+
+        Raises:
+            AlgorithmError: the reserver raised.
+        """
+        start = perf_counter()
+        try:
+            found = reserver.reserve(pod, node, wall_seconds)
+        except Exception as error:
+            raise self._failure(reserver.name, RESERVE, error) from error
+        self._recorder.ran(reserver.name, RESERVE, perf_counter() - start, skipped=found is None)
+        return found
 
     def _check(self, deadline_seconds: float | None, algorithm: str) -> None:
         if deadline_seconds is not None and self._now_seconds() > deadline_seconds:
@@ -282,106 +295,3 @@ class Runner:
         for place, outcome in enumerate(found.outcomes, first + 1):
             for reason in outcome.reasons:
                 self._recorder.refused(outcome.algorithm, reason, int(counts[place]))
-
-
-def join(left: Filtered, right: Filtered) -> Filtered:
-    """Return what two predicates, or groups of them, together make of the same candidates, with the reasons of both."""
-    pairs = left.codes * (len(right.outcomes) + 1) + right.codes
-    distinct, codes = np.unique(np.append(pairs, 0), return_inverse=True)
-    outcomes = []
-    for pair in distinct.tolist()[1:]:
-        codes_of_pair = zip((left, right), divmod(pair, len(right.outcomes) + 1), strict=True)
-        first, *second = (filtered.outcomes[code - 1] for filtered, code in codes_of_pair if code)
-        outcomes.append(first.joined(*second))
-    return Filtered(codes[:-1].astype(np.int64, copy=False), outcomes)
-
-
-def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str, first: int = 0) -> Filtered:
-    """Give each candidate one code from all refusals of one predicate; codes begin at ``first + 1``.
-
-    Raises:
-        AlgorithmError: a refusal has no reason, or its mask does not fit the candidates.
-    """
-    kept = list(refusals)
-    for refusal in kept:
-        _check_refusal(algorithm, refusal, candidates)
-    if len(kept) == 1:
-        only = kept[0]
-        outcome = Outcome.of(kept, algorithm)
-        if only.nodes is None:
-            return Filtered(np.full(candidates, first + 1, np.int64), [outcome])
-        codes = only.nodes * np.int64(first + 1)
-        return Filtered(codes, [outcome] if codes.any() else [])
-    keys, named_by_key = _group(kept, candidates)
-    outcomes: list[Outcome] = []
-    codes_by_key = np.zeros(max(named_by_key, default=0) + 1, np.int64)
-    for key, named in named_by_key.items():
-        outcomes.append(Outcome.of(named, algorithm))
-        codes_by_key[key] = first + len(outcomes)
-    return Filtered(codes_by_key.take(keys), outcomes)
-
-
-def _group(refusals: list[Refusal], candidates: int) -> tuple[NDArray[np.intp], dict[int, list[Refusal]]]:
-    """Return a key a candidate, equal for candidates that the same refusals name, and these refusals by key, ascending.
-
-    Keys have shape (candidates,); that of candidates that nothing names is 0 and has no entry.
-    """
-    if len(refusals) > _BITS:
-        return _group_many(refusals, candidates)
-    bits = [1 << place for place in range(_BITS - 1, _BITS - 1 - len(refusals), -1)]
-    packed = np.zeros(candidates, np.uint8)
-    for refusal, bit in zip(refusals, bits, strict=True):
-        packed |= np.uint8(bit) if refusal.nodes is None else refusal.nodes * np.uint8(bit)
-    keys = packed.astype(np.intp)
-    found: list[int] = np.flatnonzero(np.bincount(keys)).tolist()
-    members = {key: [refusal for refusal, bit in zip(refusals, bits, strict=True) if key & bit] for key in found if key}
-    return keys, members
-
-
-def _group_many(refusals: list[Refusal], candidates: int) -> tuple[NDArray[np.intp], dict[int, list[Refusal]]]:
-    """Do the same for more refusals than a byte has bits: the keys number the distinct sets, in the same order."""
-    masks: BoolArray = np.empty((candidates, len(refusals)), np.bool_)
-    for place, refusal in enumerate(refusals):
-        masks[:, place] = True if refusal.nodes is None else refusal.nodes
-    packed = np.packbits(masks, axis=1)
-    _, places, keys = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
-    members = {key: list(compress(refusals, named)) for key, named in enumerate(masks[places].tolist()) if any(named)}
-    return keys, members
-
-
-def _check_refusal(algorithm: str, refusal: object, candidates: int) -> None:
-    if not isinstance(refusal, Refusal):
-        raise AlgorithmError(algorithm, f"a predicate must return refusals, got {_kind(refusal)}")
-    if not refusal.reason:
-        raise AlgorithmError(algorithm, "a refusal must have a reason")
-    mask = refusal.nodes
-    if mask is not None and not (_has_shape(mask, candidates) and mask.dtype == np.bool_):
-        raise AlgorithmError(algorithm, f"a refusal's nodes must be bool of shape ({candidates},), got {_kind(mask)}")
-
-
-def _check_scores(algorithm: str, scores: IntArray, candidates: int) -> None:
-    if not (_has_shape(scores, candidates) and scores.dtype.kind == "i"):
-        raise AlgorithmError(algorithm, f"scores must be integers of shape ({candidates},), got {_kind(scores)}")
-    if candidates and (int(scores.min()) < 0 or int(scores.max()) > MAX_NODE_SCORE):
-        raise AlgorithmError(
-            algorithm,
-            f"normalised scores must be 0 to {MAX_NODE_SCORE}, got {int(scores.min())} to {int(scores.max())}",
-        )
-
-
-def _check_annotations(algorithm: str, annotations: object, others: Mapping[str, str]) -> None:
-    if not isinstance(annotations, Mapping) or not all(
-        isinstance(text, str) for pair in annotations.items() for text in pair
-    ):
-        raise AlgorithmError(algorithm, f"a reserver must return annotations of text, got {annotations!r}")
-    taken = sorted(annotations.keys() & others.keys())
-    if taken:
-        raise AlgorithmError(algorithm, f"annotation {taken[0]!r} is set by another algorithm as well")
-
-
-def _has_shape(value: object, candidates: int) -> bool:
-    return isinstance(value, np.ndarray) and value.shape == (candidates,)
-
-
-def _kind(value: object) -> str:
-    return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

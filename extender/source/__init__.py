@@ -4,7 +4,7 @@ A Policy or a KubeSchedulerConfiguration is turned into sections as they would s
 bound like any other. Findings name the file, and the place in it.
 """
 
-from extender.source.binding import bind_profiles, read_profiles
+from extender.source.binding import bind_profiles, bind_sourced, read_profiles
 from extender.source.draft import SourcedProfile
 
-__all__ = ["SourcedProfile", "bind_profiles", "read_profiles"]
+__all__ = ["SourcedProfile", "bind_profiles", "bind_sourced", "read_profiles"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 
 from extender.config import ExtenderConfiguration
 from extender.errors import ConfigurationError
-from extender.framework.loader import load
+from extender.framework.loader import default_set, load
 from extender.framework.mirror import Mirror
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
@@ -34,17 +35,25 @@ def read_profiles(configuration: ExtenderConfiguration) -> list[SourcedProfile]:
 
 
 def bind_profiles(registry: Registry, mirror: Mirror, configuration: ExtenderConfiguration) -> dict[str, Profile]:
-    """Return all profiles by scheduler name, the first one first; they share the caches of the mirror.
+    """Return all profiles of the configuration as ``bind_sourced`` does.
 
     Raises:
         ConfigurationError: all findings at once, each with its path.
     """
-    profiles = read_profiles(configuration)
+    return bind_sourced(registry, mirror, read_profiles(configuration))
+
+
+def bind_sourced(registry: Registry, mirror: Mirror, profiles: Sequence[SourcedProfile]) -> dict[str, Profile]:
+    """Return profiles by scheduler name, the first one first; they share the caches of the mirror.
+
+    Raises:
+        ConfigurationError: all findings at once, each with its path.
+    """
     # A mandatory predicate from outside runs in all profiles, in those before the one that names it as well.
-    for sourced in profiles:
-        for entry in sourced.section.predicates.enabled or ():
-            with contextlib.suppress(ConfigurationError):  # it is reported when the profile is bound
-                load(entry.name, registry)
+    named = [entry.name for sourced in profiles for entry in sourced.section.predicates.enabled or ()]
+    for name in (*default_set().mandatory, *named):
+        with contextlib.suppress(ConfigurationError):  # it is reported when the profile is bound
+            load(name, registry)
     bound: dict[str, Profile] = {}
     problems: list[str] = []
     for sourced in profiles:

@@ -1,7 +1,7 @@
 """The test kit: builders of pods and nodes, a cluster in memory, the laws of caches, the whole service over HTTP."""
 
 from extender.errors import AlgorithmError
-from extender.framework.runner import Outcome
+from extender.framework.outcome import Outcome
 from extender.testing.canned import CannedServer, Reply
 from extender.testing.cluster import RunningService, running_service
 from extender.testing.failure import DecodeError, ExtenderCallError, SchedulerPanic

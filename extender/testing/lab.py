@@ -12,8 +12,9 @@ import numpy as np
 from extender.framework.algorithm import SKIP, Predicate, Priority, Skip
 from extender.framework.candidate import Nodes
 from extender.framework.mirror import Mirror
+from extender.framework.outcome import Outcome, combine
 from extender.framework.profile import bind
-from extender.framework.runner import NoRecorder, Outcome, Profile, Runner, combine
+from extender.framework.runner import NoRecorder, Profile, Runner
 from extender.model.kind import KINDS, Kind, Store
 from extender.model.object import Pod
 from extender.model.pod import PendingPod

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 
 from extender.errors import ExtenderError
 from extender.framework.loader import default_set
+from extender.framework.outcome import Outcome
 from extender.framework.preemption import Eviction, Preemption
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
-from extender.framework.runner import NoRecorder, Outcome, Runner
+from extender.framework.runner import NoRecorder, Runner
 from extender.section import AlgorithmEntry, Predicates, Priorities, PriorityEntry, ProfileSection
 from extender.testing.conformance import (
     FEASIBLE,

@@ -32,7 +32,7 @@ from extender.errors import (
     QuantityError,
     RequestError,
 )
-from extender.framework.runner import Outcome
+from extender.framework.outcome import Outcome
 from extender.model.object import Labels, ObjectMeta, Pod, PodSpec
 from extender.model.pod import PendingPod, PodInfo
 from extender.verbs.service import Service
@@ -109,7 +109,7 @@ class Binder:
 
         Raises:
             RequestError: the request cannot be understood.
-            NotReadyError: the caches are not complete.
+            NotReadyError: the caches are not complete, and the pod is not one that passes through.
             NotLeaderError: it is for another replica to bind.
             BindError: the pod is not bound; says why.
         """
@@ -117,7 +117,11 @@ class Binder:
         if not request.uid:
             raise BindError("PodUID: is missing; a pod is not bound by name alone, since another may bear it by now")
         journal.about(_key(request), request.uid)
-        self._service.check_ready()
+        pod = self._service.seen_pod(request.uid)
+        if pod is not None and self._service.evaluator_of(pod) is None:
+            self._service.let_pass(pod, "bind")
+        else:
+            self._service.check_ready()
         self._check_leading(request)
         journal.enter("bind")
         await self.bind(request)

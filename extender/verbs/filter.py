@@ -6,7 +6,7 @@ import numpy as np
 
 from extender import journal, wire
 from extender.framework.nomination import filter_with_nominated
-from extender.framework.runner import Filtered
+from extender.framework.outcome import Filtered
 from extender.verbs.candidate import Asked
 from extender.verbs.service import Service
 from extender.wire import FilterRequest
@@ -31,6 +31,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     journal.about(pod.key, pod.uid)
     evaluator = service.evaluator_of(pod)
     if evaluator is None:
+        service.let_pass(pod, "filter")
         return _keep_all(service, request)
     service.check_ready()
     with service.candidates.read(request) as asked:

@@ -28,6 +28,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     journal.about(pod.key, pod.uid)
     evaluator = service.evaluator_of(pod)
     if evaluator is None:
+        service.let_pass(pod, "preempt")
         return wire.encode_preempt(request.victims)
     service.check_ready()
     journal.enter("evaluate")

@@ -27,6 +27,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     journal.about(pod.key, pod.uid)
     evaluator = service.evaluator_of(pod)
     if evaluator is None:
+        service.let_pass(pod, "prioritize")
         with service.candidates.read(request) as asked:
             return wire.encode_priorities(asked.hosts, [0] * len(asked.names))
     service.check_ready()

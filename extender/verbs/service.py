@@ -15,7 +15,7 @@ from extender.framework.mirror import Mirror
 from extender.framework.preemption import Preemption
 from extender.framework.runner import NoRecorder, Runner
 from extender.model.pod import PendingPod
-from extender.section import DEFAULT_SCHEDULER
+from extender.section import DEFAULT_SCHEDULER, ExemptSection
 from extender.verbs.candidate import CandidateReader
 
 _REMEMBERED_PODS = 1024
@@ -60,8 +60,8 @@ class Evaluator:
 class Service:
     """Everything a verb needs; ``missing`` says why the caches cannot be trusted yet, or returns nothing.
 
-    ``runner`` is that of the first profile; ``named`` are those of all profiles by scheduler name. A pod of a scheduler
-    that none of them names is served by the first, or, with ``pass_unmatched``, passes through.
+    ``runner``, ``named``, ``pass_unmatched`` and ``exempt`` are those of ``adopt``. ``note_passed`` is told the verb, and
+    what let a pod pass through: ``namespace``, ``priorityClassName`` or ``schedulerName``.
     """
 
     def __init__(
@@ -73,19 +73,33 @@ class Service:
         *,
         named: Mapping[str, Runner] | None = None,
         pass_unmatched: bool = False,
+        exempt: ExemptSection = ExemptSection(),  # noqa: B008 - it cannot be changed
+        note_passed: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self.mirror = mirror
-        self.runner = runner
         self.recorder = recorder
-        self._evaluators = {name: self._evaluator(each) for name, each in (named or {}).items()}
-        self._unmatched = None if pass_unmatched else self._evaluator(runner)
         self.candidates = CandidateReader(mirror)
         self._missing = missing
+        self._note_passed = note_passed
         self._pods: OrderedDict[bytes, PendingPod] = OrderedDict()
         self._pod_of_uid: dict[str, PendingPod] = {}
+        self.adopt(runner, named or {}, pass_unmatched=pass_unmatched, exempt=exempt)
+
+    def adopt(
+        self, runner: Runner, named: Mapping[str, Runner], *, pass_unmatched: bool, exempt: ExemptSection
+    ) -> None:
+        """Judge pods in this way from now on.
+
+        ``runner`` is that of the first profile; ``named`` are those of all profiles by scheduler name. A pod of a
+        scheduler that none of them names is served by the first, or, with ``pass_unmatched``, passes through. So does
+        one that is ``exempt``.
+        """
+        evaluators = {name: self._evaluator(each) for name, each in named.items()}
+        self._unmatched = None if pass_unmatched else self._evaluator(runner)
+        self.runner, self._evaluators, self._exempt = runner, evaluators, exempt
 
     def _evaluator(self, runner: Runner) -> Evaluator:
-        return Evaluator(runner, Preemption(self.mirror, Runner(runner.profile, NoRecorder())))
+        return Evaluator(runner, Preemption(self.mirror, Runner(runner.profile.enforced, NoRecorder())))
 
     @property
     def reserves(self) -> bool:
@@ -94,7 +108,19 @@ class Service:
 
     def evaluator_of(self, pod: PendingPod) -> Evaluator | None:
         """Return what judges ``pod``, by its scheduler; None where it passes through."""
+        if self._exemption(pod):
+            return None
         return self._evaluators.get(pod.spec.scheduler_name or DEFAULT_SCHEDULER, self._unmatched)
+
+    def _exemption(self, pod: PendingPod) -> str:
+        """Return what exempts ``pod``, or nothing."""
+        if pod.namespace in self._exempt.namespaces:
+            return "namespace"
+        return "priorityClassName" if pod.spec.priority_class_name in self._exempt.priority_class_names else ""
+
+    def let_pass(self, pod: PendingPod, verb: str) -> None:
+        """Note that ``pod`` passes through a verb."""
+        self._note_passed(verb, self._exemption(pod) or "schedulerName")
 
     def check_ready(self) -> None:
         """Refuse to answer from incomplete caches.

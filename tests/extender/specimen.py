@@ -123,3 +123,12 @@ class Keyed(Predicate):
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip:
         return SKIP
+
+
+class Always(Predicate):
+    """Fits everywhere, and runs in every profile."""
+
+    mandatory = True
+
+    def filter(self, pod: PendingPod, nodes: Nodes) -> Skip:
+        return SKIP

@@ -151,6 +151,26 @@ def test_all_findings_come_at_once_each_with_its_path(tmp_path: Path) -> None:
             {"server": {"port": 9000}, "management": {"port": 9000}},
             "server.port and management.port must differ",
         ),
+        (
+            {"profiles": [{}, {"schedulerName": "b"}, {}]},
+            "profiles[2].schedulerName: 'default-scheduler' is that of profiles[0]; give another",
+        ),
+        (
+            {"profiles": [{"schedulerName": ""}]},
+            "profiles[0].schedulerName: string should have at least 1 character, got ''",
+        ),
+        (
+            {"algorithmSource": {"policyFile": "a", "schedulerConfigurationFile": "b"}},
+            "algorithmSource: policyFile and schedulerConfigurationFile exclude each other: leave one of them empty",
+        ),
+        (
+            {"profiles": [{}], "algorithmSource": {"policyFile": "a"}},
+            "profiles and algorithmSource exclude each other: remove one of them",
+        ),
+        (
+            {"unmatchedSchedulerName": "ignore"},
+            "unmatchedSchedulerName: must be 'default' or 'passThrough', got 'ignore'",
+        ),
         ({"kind": "Pod"}, "kind: must be 'ExtenderConfiguration', got 'Pod'"),
         (
             {"profiles": [{"predicates": {"enabled": [{}]}}]},

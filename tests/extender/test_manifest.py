@@ -251,7 +251,7 @@ def test_what_the_build_copies_exists_and_is_let_through() -> None:
         for source in rest.split()[:-1]
     }
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert copied == {"pyproject.toml", PROJECT["readme"], *wheel["packages"]}
+    assert copied == {"requirements.lock", "pyproject.toml", PROJECT["readme"], *wheel["packages"]}
     assert all((ROOT / source).exists() for source in copied)
     let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert let_through == copied

@@ -14,8 +14,9 @@ import yaml
 from extender.app import create_management_app
 from extender.cluster.connection import from_url
 from extender.config import ExtenderConfiguration
+from extender.framework.loader import default_set
 from extender.framework.mirror import Mirror
-from extender.framework.profile import ProfileBinder, watched_kinds
+from extender.framework.profile import watched_kinds
 from extender.framework.registry import Registry
 from extender.registration.decoding import decode
 from extender.registration.document import registration
@@ -25,6 +26,7 @@ from extender.registration.kubeadm import PATCH_FILE, patch
 from extender.registration.request import Request
 from extender.registration.rule import judge
 from extender.runtime import Runtime
+from extender.source import bind_profiles
 from tests.extender.deployed import (
     KUBERNETES,
     NAME,
@@ -194,16 +196,24 @@ REVIEWS = {
 
 
 def watching(configuration: ExtenderConfiguration) -> set[tuple[str, str, str]]:
-    profile = ProfileBinder(Registry(), Mirror(), "profiles[0]").bind(configuration.profiles[0])
-    return {(kind.group, kind.plural, verb) for kind in watched_kinds(profile) for verb in ("list", "watch")}
+    kinds = watched_kinds(*bind_profiles(Registry(), Mirror(), configuration).values())
+    return {(kind.group, kind.plural, verb) for kind in kinds for verb in ("list", "watch")}
 
 
 @every_way
-def test_rights_are_exactly_those_the_code_needs(way: str, tmp_path: Path) -> None:
+def test_the_profile_leaves_to_kube_scheduler_what_it_does_itself(way: str, tmp_path: Path) -> None:
+    (profile,) = bind_profiles(Registry(), Mirror(), configuration_of(objects_of(way), tmp_path)).values()
+    assert {predicate.name for predicate in profile.predicates} == set(default_set().mandatory)
+    assert not profile.priorities
+
+
+@every_way
+def test_rights_are_exactly_those_of_the_default_algorithms(way: str, tmp_path: Path) -> None:
     configuration = configuration_of(objects_of(way), tmp_path)
     assert configuration.events.enabled
     authenticates = configuration.management.authentication.enabled
-    needed = watching(configuration) | BINDING | EVENTS | (REVIEWS if authenticates else set())
+    assert watching(configuration) < watching(ExtenderConfiguration())
+    needed = watching(ExtenderConfiguration()) | BINDING | EVENTS | (REVIEWS if authenticates else set())
     assert granted(objects_of(way), "ClusterRole") == needed
     assert authenticates == (way == "kubeadm")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from extender.config import ProfileSection
 from extender.errors import ConfigurationError
 from extender.framework.loader import default_set
 from extender.framework.mirror import Mirror
 from extender.framework.profile import ProfileBinder, watched_kinds
 from extender.framework.registry import Registry
 from extender.framework.runner import Profile
+from extender.section import ProfileSection
 from tests.extender.specimen import PATH
 
 DEFAULT = default_set()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from extender.config import ExtenderConfiguration
 from extender.errors import ConfigurationError
 from extender.framework import Provider
 from extender.framework.loader import default_set, in_tree_modules, load_provider, module_name, providers
@@ -14,6 +17,7 @@ from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
 from extender.framework.runner import Profile
 from extender.section import ProfileSection
+from extender.source import bind_profiles
 from tests.extender.specimen import PATH
 
 DEFAULT = default_set()
@@ -75,6 +79,27 @@ def test_an_extension_runs_the_mandatory_predicates_alone() -> None:
     assert (weights(profile), profile.weight_sum) == ({}, 0)
 
 
+def test_the_readme_names_every_provider_and_its_example_can_be_used() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text().partition("## Algorithm sources")[2]
+    for provider in providers():
+        assert f"\n| {provider.name} |" in text
+    example = text.partition("```yaml\n")[2].partition("```")[0]
+    configuration = ExtenderConfiguration.model_validate(
+        yaml.safe_load(example.replace("spread_by_team:SameTeam", f"{PATH}:Picky"))
+    )
+    own, packing = bind_profiles(Registry(), Mirror(), configuration).values()
+    assert names(own) == [*DEFAULT.mandatory, "Picky"]
+    assert names(packing) == [*DEFAULT.predicates, "Picky"]
+    assert weights(packing).keys() == DEFAULT.priorities.keys() - {"ImageLocality"}
+
+
+def test_a_mandatory_predicate_from_outside_runs_in_every_profile() -> None:
+    profiles = [{"schedulerName": "a"}, {"schedulerName": "b", "predicates": {"enabled": [{"name": f"{PATH}:Always"}]}}]
+    configuration = ExtenderConfiguration.model_validate({"profiles": profiles})
+    for profile in bind_profiles(Registry(), Mirror(), configuration).values():
+        assert "Always" in names(profile)
+
+
 # --- the registry ----------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +152,9 @@ def test_a_star_in_enabled_stands_for_all_of_the_provider_that_are_not_named() -
     )
     assert names(profile) == ["Picky", *DEFAULT.predicates]
     assert weights(profile) == {
-        **{name: weight for name, weight in DEFAULT.priorities.items() if name not in ("NodeAffinity", "ImageLocality")},
+        **{
+            name: weight for name, weight in DEFAULT.priorities.items() if name not in ("NodeAffinity", "ImageLocality")
+        },
         "NodeAffinity": 9,
     }
     assert names(bind(predicates={"enabled": [{"name": "*"}, own], "disabled": ["*"]})) == [

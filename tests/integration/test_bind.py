@@ -372,6 +372,7 @@ def test_a_failed_binding_fails_all_calls_that_share_it_and_none_after(service: 
     with ThreadPoolExecutor(3) as pool:
         binds = [pool.submit(bind, service, pod) for _ in range(3)]
         service.until(lambda: running_requests() == 3)
+        assert "is being bound to node 'n1'" in bind(service, pod, "n2")  # answered after the three were read
         service.call(gate.set)
         assert all("is not bound" in done.result() for done in binds)
     assert bind(service, pod) == ""

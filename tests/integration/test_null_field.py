@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from extender.config import ProfileSection
 from extender.errors import ExtenderError
 from extender.framework.algorithm import Algorithm
 from extender.framework.loader import load_all
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
 from extender.framework.runner import NoRecorder, Runner
+from extender.section import ProfileSection
 from extender.testing.lab import Lab
 from extender.verbs import filter as filter_verb
 from extender.verbs import preempt as preempt_verb

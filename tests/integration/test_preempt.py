@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.config import ProfileSection
 from extender.errors import AlgorithmError, DeadlineExceeded
 from extender.framework.profile import ProfileBinder
 from extender.framework.registry import Registry
 from extender.framework.resource import RequestedResources
 from extender.framework.runner import NoRecorder, Runner
+from extender.section import ProfileSection
 from extender.testing import make_node, make_pod
 from extender.testing.lab import Lab
 from extender.testing.reply import Json, Victims, read_preempt

@@ -16,6 +16,9 @@
 {{- $_ := set $management "authentication" (dict "enabled" true) -}}
 {{- end -}}
 {{- $made := dict "apiVersion" "scheduler-extender/v1" "kind" "ExtenderConfiguration" "server" $server "management" $management -}}
+{{- if not (hasKey .Values.configuration "algorithmSource") -}}
+{{- $_ := set $made "profiles" (list (dict "provider" "ExtensionProvider")) -}}
+{{- end -}}
 {{- if eq .Values.mode "ha" -}}
 {{- $_ := set $made "leaderElection" (dict "enabled" true "leaseName" (include "extender.name" .)) -}}
 {{- end -}}
