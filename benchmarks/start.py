@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
+
 from benchmarks.process import Child
 from benchmarks.report import Row, row
 from benchmarks.request import Connection, bodies
@@ -14,7 +16,6 @@ from benchmarks.stopwatch import Sample
 from benchmarks.workload import Cluster, Plan, Start, Verb
 
 _PAUSE_SECONDS = 0.02
-_LEAST_ASKED = 3
 
 
 def measure(plan: Plan, workloads: Sequence[Start]) -> Iterator[Row]:  # noqa: ARG001 - as all kinds are measured
@@ -26,7 +27,7 @@ def measure(plan: Plan, workloads: Sequence[Start]) -> Iterator[Row]:  # noqa: A
             with Child("drain", url) as drain:
                 alone = drain.read()
             with Child("service", url) as service:
-                said, waits = _ask_meanwhile(service, size)
+                said, answers = _ask_meanwhile(service, size)
         yield row(
             workload.name,
             f"{size.nodes} nodes, {size.pods} pods",
@@ -42,18 +43,30 @@ def measure(plan: Plan, workloads: Sequence[Start]) -> Iterator[Row]:  # noqa: A
             grown_megabytes=said["grown_bytes"] / 1e6,
             gc_milliseconds=said["gc_seconds"] * 1e3,
             sync_gc_milliseconds=said["sync_gc_seconds"] * 1e3,
-            answered_meanwhile=len(waits),
-            longest_answer_milliseconds=max(waits) * 1e3,
+            not_ready_answers=sum(_is_not_ready(answer) for answer, _ in answers),
+            longest_answer_milliseconds=max(seconds for _, seconds in answers) * 1e3,
         )
 
 
-def _ask_meanwhile(service: Child, size: Cluster) -> tuple[dict[str, Any], list[float]]:
-    """Return what a service says once it is synced, and how long each answer took that was asked for until then."""
-    waits: list[float] = []
+def _ask_meanwhile(service: Child, size: Cluster) -> tuple[dict[str, Any], list[tuple[bytes, float]]]:
+    """Return what a service says once it is synced, and its answers until then with the seconds that each took."""
     asked = bodies(Verb(name="", verb="filter", names=1), size, 0)
     with Connection(service.read()["url"]) as connection, ThreadPoolExecutor(1) as reader:
         synced = reader.submit(service.read)
-        while not synced.done() or len(waits) < _LEAST_ASKED:
-            waits.append(connection.post("filter", next(asked))[1])
+        answers = [connection.post("filter", next(asked))]
+        while not synced.done():
             time.sleep(_PAUSE_SECONDS)
-        return synced.result(), waits
+            answers.append(connection.post("filter", next(asked)))
+        return synced.result(), answers
+
+
+def _is_not_ready(answer: bytes) -> bool:
+    """Return whether the service said that it is not ready.
+
+    Raises:
+        RuntimeError: it failed for another reason.
+    """
+    error = str(msgspec.json.decode(answer).get("Error") or "")
+    if error and not error.startswith("not ready"):
+        raise RuntimeError(f"/filter failed: {answer!r}")
+    return bool(error)

@@ -4,7 +4,7 @@ The map, from the ground up; imports point downwards only, and a linter holds th
 
     errors       every exception, and what each verb makes of a failure    journal  what one request goes through
     model        pure data: objects as decoded, quantities, selectors, the node table and its columns
-    section      sections of the configuration that name algorithms
+    section      sections of the configuration that name algorithms    tally  counts for metrics
     wire         extender/v1 JSON: bytes to requests, results to bytes     config, telemetry, tracing, schema  beside it
     framework    what an algorithm is, how it is found and run; the mirror of the cluster and its caches; no I/O
     cluster      the API server: credentials, client, list and watch, lease, events, an embedded server; all the I/O

@@ -46,7 +46,7 @@ class Informers:
             self._run(reflector)
         try:
             async with asyncio.timeout(within_seconds):
-                while not all(reflector.synced for reflector in joining):
+                while not all(reflector.synced for reflector in joining):  # noqa: ASYNC110 - a plain attribute
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise ConfigurationError(

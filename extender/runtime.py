@@ -21,11 +21,13 @@ from extender.errors import ConfigurationError
 from extender.framework.mirror import Mirror
 from extender.framework.profile import watched_kinds
 from extender.framework.registry import Registry
-from extender.framework.runner import Runner
+from extender.framework.runner import Profile, Runner
 from extender.health import Check, InformerHealth
+from extender.informer import Informers
 from extender.model.kind import NODES, PODS, Kind
+from extender.reload import Reloader
 from extender.source import bind_profiles
-from extender.telemetry import InformerCollector, InformerSample, Metrics
+from extender.telemetry import InformerCollector, InformerSample, Metrics, set_levels
 from extender.verbs.bind import Binder
 from extender.verbs.service import Service, Unrecorded
 
@@ -42,6 +44,7 @@ _FLUSH_SECONDS = 2.0
 class Runtime:
     """Owns the mirror, the informers and the binder; all of them live on one event loop.
 
+    ``configuration`` is the one in force, and ``reloader`` puts others in its place.
     ``loop`` and ``thread_id`` are those that they run on, once ``running`` has begun.
     ``lost`` is set once this replica has led and leads no more: it must end, because its reservations may be outdated.
     """
@@ -54,26 +57,14 @@ class Runtime:
         """
         self.configuration = configuration
         self.metrics = Metrics()
-        self.registry = Registry()
         self.mirror = Mirror()
-        self.profiles = bind_profiles(self.registry, self.mirror, configuration)
+        self.profiles = bind_profiles(Registry(), self.mirror, configuration)
         self.tracing = self._tracing()
         self.client = Client(connection, observe=self.metrics.api_request)
-        section = configuration.client_connection
-        self.reflectors = [
-            Reflector(
-                kind,
-                self.client,
-                self.mirror.store(kind),
-                page_size=section.page_size,
-                silence_seconds=section.silence_seconds,
-                observe_lag=self.metrics.event_lag,
-            )
-            for kind in sorted(watched_kinds(*self.profiles.values()), key=lambda kind: kind.path)
-        ]
+        self.informers = Informers(self._reflector, watched_kinds(*self.profiles.values()))
         self.health = InformerHealth(
-            self.reflectors,
-            quiet_seconds=section.silence_seconds,
+            self.informers.reflectors,
+            quiet_seconds=configuration.client_connection.silence_seconds,
             stale_seconds=configuration.cache.stale_seconds,
             error_after_seconds=configuration.cache.error_after_seconds,
         )
@@ -84,6 +75,8 @@ class Runtime:
         self.election = self._election()
         self.broadcaster = self._broadcaster()
         self.service = self._service()
+        self.reloader = Reloader(configuration, self.profiles, self.mirror, self.informers, self._adopt)
+        self.reloader.export(self.metrics)
         self.binder = Binder(
             self.service,
             self.client,
@@ -98,8 +91,24 @@ class Runtime:
         self.metrics.watch(InformerCollector(self.samples))
         self.metrics.gauge("assumed_pods", "Pods counted before the watch says so.", lambda: len(self.mirror.assumed))
 
+    @property
+    def reflectors(self) -> list[Reflector]:
+        """The informers that the service answers from."""
+        return self.informers.reflectors
+
+    def _reflector(self, kind: Kind) -> Reflector:
+        section = self.configuration.client_connection
+        return Reflector(
+            kind,
+            self.client,
+            self.mirror.store(kind),
+            page_size=section.page_size,
+            silence_seconds=section.silence_seconds,
+            observe_lag=self.metrics.event_lag,
+        )
+
     def _service(self) -> Service:
-        runners = {name: Runner(profile, self.metrics) for name, profile in self.profiles.items()}
+        runners = self._runners(self.profiles)
         return Service(
             self.mirror,
             next(iter(runners.values())),
@@ -107,7 +116,25 @@ class Runtime:
             self.broadcaster or Unrecorded(),
             named=runners,
             pass_unmatched=self.configuration.unmatched_scheduler_name == "passThrough",
+            exempt=self.configuration.exempt,
+            note_passed=self.metrics.passed_through,
         )
+
+    def _runners(self, profiles: dict[str, Profile]) -> dict[str, Runner]:
+        return {name: Runner(profile, self.metrics) for name, profile in profiles.items()}
+
+    def _adopt(self, configuration: ExtenderConfiguration, profiles: dict[str, Profile]) -> None:
+        """Put another configuration in force, of which nothing differs that needs a restart."""
+        runners, log = self._runners(profiles), configuration.log
+        self.service.adopt(
+            next(iter(runners.values())),
+            runners,
+            pass_unmatched=configuration.unmatched_scheduler_name == "passThrough",
+            exempt=configuration.exempt,
+        )
+        if log != self.configuration.log:
+            set_levels(log.level, log.levels, self.configuration.log.levels)
+        self.configuration, self.profiles = configuration, profiles
 
     def _tracing(self) -> Tracing | None:
         section = self.configuration.tracing
@@ -164,11 +191,8 @@ class Runtime:
         On leaving, binds are finished before the lease is given up, and the last events are written.
         """
         self.loop, self.thread_id = asyncio.get_running_loop(), threading.get_ident()
-        tasks = [
-            asyncio.create_task(reflector.run(), name=f"informer {reflector.kind.plural}")
-            for reflector in self.reflectors
-        ]
-        tasks.append(asyncio.create_task(self._tick(), name="tick"))
+        self.informers.start()
+        tasks = [asyncio.create_task(self._tick(), name="tick")]
         if self.broadcaster is not None:
             tasks.append(asyncio.create_task(self.broadcaster.run(), name="events"))
         if self.election is not None:
@@ -177,6 +201,7 @@ class Runtime:
             yield
         finally:
             await self.binder.drain()
+            await self.informers.stop()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -203,6 +228,7 @@ class Runtime:
     def readiness(self) -> Iterable[Check]:
         """Return the checks of ``/readyz``."""
         yield Check("shutdown", "stopping" if self.stopping else "")
+        yield self.reloader.check()
         yield from self.health.checks()
         if self.election is not None:
             yield Check("leader", self.not_leading())
@@ -248,6 +274,7 @@ class Runtime:
                     _log.warning("assumed pod expired", extra={"pod": info.key, "node": info.node_name})
                 if not frozen and not self.missing():
                     frozen = True
+                    self.mirror.table.compact()
                     gc.collect()
                     gc.freeze()
                     gc.enable()

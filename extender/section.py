@@ -1,6 +1,6 @@
 """Sections of the configuration that can be changed while the service runs.
 
-They say which algorithms run, as profiles or as a file of kube-scheduler in their place, for which pods they do not, and
+They say which algorithms run, as profiles or as a file of kube-scheduler in their place, for which pods none do, and
 how a change is taken over.
 """
 

@@ -2,7 +2,7 @@
 
 The loop of the verbs may be busy for tens of milliseconds with one huge body; probes are answered meanwhile. On SIGTERM
 the service becomes unready, goes on serving while endpoints are being taken out, finishes what runs, and exits; on
-SIGINT it does not wait, and a second signal ends it at once.
+SIGINT it does not wait, and a second signal ends it at once. On SIGHUP the configuration is loaded anew.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from extender.app import create_app, create_management_app
 from extender.config import ManagementSection, ServerSection
 from extender.errors import ConfigurationError, NotLeaderError
 from extender.protocol import LimitedProtocol, Limits
+from extender.reload import ConfigurationSource
 from extender.runtime import Runtime
 from extender.tls import ServerTls
 
@@ -53,6 +54,7 @@ class _Server(uvicorn.Server):
                 lifespan="off",
                 interface="asgi3",
                 access_log=False,
+            proxy_headers=False,
                 server_header=False,
                 log_config=None,
                 **settings,
@@ -171,24 +173,35 @@ async def serving(runtime: Runtime) -> AsyncIterator[Serving]:
             await ports.drain(0)
 
 
-async def serve(runtime: Runtime, announce: Callable[[Serving], None]) -> None:
-    """Serve until a signal says stop.
+async def serve(runtime: Runtime, source: ConfigurationSource, announce: Callable[[Serving], None]) -> None:
+    """Serve until a signal says stop; what ``source`` changes to is taken over.
 
     Raises:
         NotLeaderError: the lease was lost; the process has to end and start anew.
     """
     stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     ports = Serving(runtime)
-    with _signals(stopped):
+    with _signals(stopped, runtime.reloader.request):
         async with runtime.running():
             await ports.start()
             announce(ports)
-            number = await _first(stopped, runtime.lost)
+            async with _following(runtime, source):
+                number = await _first(stopped, runtime.lost)
             _log.info("stopping", extra={"signal": signal.Signals(number).name if number else "none: lease lost"})
             await ports.drain(runtime.configuration.server.drain_seconds if number == signal.SIGTERM else 0)
     _log.info("stopped")
     if not number:
         raise NotLeaderError("the lease is lost: another replica may lead; start anew")
+
+
+@contextlib.asynccontextmanager
+async def _following(runtime: Runtime, source: ConfigurationSource) -> AsyncIterator[None]:
+    follower = asyncio.create_task(runtime.reloader.follow(source), name="configuration")
+    try:
+        yield
+    finally:
+        follower.cancel()
+        await asyncio.wait([follower])
 
 
 async def _first(stopped: asyncio.Future[int], lost: asyncio.Event) -> int:
@@ -202,7 +215,7 @@ async def _first(stopped: asyncio.Future[int], lost: asyncio.Event) -> int:
 
 
 @contextlib.contextmanager
-def _signals(stopped: asyncio.Future[int]) -> Iterator[None]:
+def _signals(stopped: asyncio.Future[int], on_hangup: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def on_signal(number: int) -> None:
@@ -212,10 +225,11 @@ def _signals(stopped: asyncio.Future[int]) -> Iterator[None]:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
 

@@ -29,10 +29,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from extender import journal
+from extender.tally import RunTally
 
 PREFIX: Final = "scheduler_extender"
 _VERB_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 5.0)
-_ALGORITHM_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
 _NETWORK_BUCKETS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 5.0, 10.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 600.0)
 _MOST_REASONS = 200
@@ -54,13 +54,8 @@ class Metrics:
         )
         self._body_bytes = self._counter("request_body_bytes", "Bytes of request bodies.", "verb")
         self._in_flight = self._gauge("requests_in_flight", "Requests that are being read or answered.", "verb")
-        self._algorithm_seconds = self._histogram(
-            "algorithm_duration_seconds",
-            "Time of one algorithm in one request.",
-            ["algorithm", "point"],
-            _ALGORITHM_BUCKETS,
-        )
-        self._skips = self._counter("algorithm_skips", "Requests an algorithm had no opinion on.", "algorithm", "point")
+        self._runs = RunTally(PREFIX)
+        self.registry.register(self._runs)
         self._failures = self._counter("algorithm_failures", "Requests an algorithm raised in.", "algorithm", "point")
         self._refusals = self._counter("refused_nodes", "Nodes refused, by reason.", "algorithm", "reason")
         self._shadow_refusals = self._counter(
@@ -73,7 +68,7 @@ class Metrics:
             "over_budget_runs", "Runs of an algorithm that took longer than its timeBudgetMillis.", "algorithm", "point"
         )
         self._passed = self._counter(
-            "passed_through_requests", "Requests for pods that pass through, by what lets them pass.", "verb", "by"
+            "passed_through_requests", "Requests for pods that pass through, by what lets them pass.", "verb", "reason"
         )
         self.expired_assumptions = self._counter("expired_assumed_pods", "Bound pods the watch never confirmed.")
         self._bind_seconds = self._histogram(
@@ -127,10 +122,8 @@ class Metrics:
 
     def ran(self, algorithm: str, point: str, seconds: float, *, skipped: bool) -> None:
         """Note one run of an algorithm at ``filter`` or ``prioritize``."""
-        self._child(self._algorithm_seconds, algorithm, point).observe(seconds)
+        self._runs.add(algorithm, point, seconds, skipped=skipped)
         journal.ran(algorithm, point, seconds)
-        if skipped:
-            self._child(self._skips, algorithm, point).inc()
 
     def refused(self, algorithm: str, reason: str, nodes: int) -> None:
         """Note that an algorithm refused some nodes; reasons past the first 200 are counted as ``other``."""
@@ -160,9 +153,9 @@ class Metrics:
         """Note that a run took longer than its algorithm may."""
         self._child(self._overruns, algorithm, point).inc()
 
-    def passed_through(self, verb: str, by: str) -> None:
-        """Note a request for a pod that passes through; ``by`` is what lets it pass."""
-        self._child(self._passed, verb, by).inc()
+    def passed_through(self, verb: str, reason: str) -> None:
+        """Note a request for a pod that passes through, by what lets it pass."""
+        self._child(self._passed, verb, reason).inc()
 
     def in_flight(self, verb: str) -> Gauge:
         """Return the gauge of requests that are being worked on."""

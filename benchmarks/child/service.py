@@ -50,6 +50,7 @@ async def serve(api_url: str, profile: str = "{}") -> None:
         await until(gc.isenabled)  # what was synced is then out of the collector's sight
         at_sync_seconds, pauses.longest_seconds = pauses.longest_seconds, 0.0
         gc.collect()
+        gc.callbacks.remove(pauses)
         say(
             wall_seconds=wall,
             cpu_seconds=cpu,

@@ -13,7 +13,8 @@ import uvloop
 
 from extender.cluster.apiserver import ApiServer, load_objects
 from extender.cluster.connection import Connection, connect
-from extender.config import ExtenderConfiguration, load_configuration
+from extender.config import ExtenderConfiguration
+from extender.reload import ConfigurationSource
 from extender.runtime import Runtime
 from extender.server import Serving
 from extender.server import serve as serve_until_stopped
@@ -35,16 +36,22 @@ def serve(
     ] = None,
 ) -> None:
     """Serve /filter, /prioritize, /bind and /preempt until stopped."""
-    configuration = load_configuration(config, settings=setting or ())
+    source = ConfigurationSource(config, settings=setting or ())
+    configuration = source.load()
     set_up_logging(configuration.log.level, configuration.log.format, configuration.log.levels)
-    uvloop.run(_serve(configuration, cluster, cluster_port, kubeconfig, context))
+    uvloop.run(_serve(configuration, source, cluster, cluster_port, kubeconfig, context))
 
 
 async def _serve(
-    configuration: ExtenderConfiguration, cluster: Path | None, cluster_port: int, kubeconfig: str, context: str
+    configuration: ExtenderConfiguration,
+    source: ConfigurationSource,
+    cluster: Path | None,
+    cluster_port: int,
+    kubeconfig: str,
+    context: str,
 ) -> None:
     async with _connection(configuration, cluster, cluster_port, kubeconfig, context) as connection:
-        await serve_until_stopped(Runtime(configuration, connection), _announce)
+        await serve_until_stopped(Runtime(configuration, connection), source, _announce)
 
 
 @contextlib.asynccontextmanager

@@ -58,6 +58,7 @@ class Mirror:
         self._pods_being_listed: int | None = None
         self._pods_listed: int | None = None
         self._caches: dict[type[Cache], Cache] = {}
+        self._generations: dict[type[Cache], int] = {}
         self._objects: dict[Kind, dict[str, Any]] = {}
 
     # --- caches ------------------------------------------------------------------------------------------------------
@@ -71,6 +72,7 @@ class Mirror:
         found = self._caches.get(cache_class)
         if found is None:
             self.reader.keep(cache_class.annotations)
+            self._generations[cache_class] = self.reader.generation if cache_class.annotations else 0
             found = cache_class(self.table)
             self.fill(found)
             self._caches[cache_class] = found
@@ -80,12 +82,18 @@ class Mirror:
     def drop_cache(self, cache_class: type[Cache]) -> None:
         """Keep a cache up to date no longer; nothing may read it any more."""
         dropped = self._caches.pop(cache_class)
+        del self._generations[cache_class]
         self.table.forget_listener(dropped.grow)
 
     @property
     def pods_outdated(self) -> bool:
         """Whether records of pods may lack annotations that a cache reads: it came after the list they are from."""
-        return self._pods_listed not in (None, self.reader.generation)
+        return any(map(self.is_outdated, self._caches))
+
+    def is_outdated(self, cache_class: type[Cache]) -> bool:
+        """Say whether this is the case for one of the caches."""
+        listed = self._pods_being_listed if self._pods_listed is None else self._pods_listed
+        return listed is not None and listed < self._generations[cache_class]
 
     @property
     def caches(self) -> Iterable[Cache]:

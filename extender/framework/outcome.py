@@ -95,16 +95,19 @@ def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str, first:
     Raises:
         AlgorithmError: a refusal has no reason, or its mask does not fit the candidates.
     """
-    kept = list(refusals)
-    for refusal in kept:
+    kept = []
+    for refusal in refusals:
         check_refusal(algorithm, refusal, candidates)
+        if refusal.nodes is None or refusal.nodes.any():
+            kept.append(refusal)
+    if not kept:
+        return Filtered(np.zeros(candidates, np.int64), [])
     if len(kept) == 1:
         only = kept[0]
         outcome = Outcome.of(kept, algorithm)
         if only.nodes is None:
             return Filtered(np.full(candidates, first + 1, np.int64), [outcome])
-        codes = only.nodes * np.int64(first + 1)
-        return Filtered(codes, [outcome] if codes.any() else [])
+        return Filtered(only.nodes * np.int64(first + 1), [outcome])
     keys, named_by_key = _group(kept, candidates)
     outcomes: list[Outcome] = []
     codes_by_key = np.zeros(max(named_by_key, default=0) + 1, np.int64)

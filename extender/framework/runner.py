@@ -131,6 +131,10 @@ class Profile:
         yield from ((PRIORITIZE, weighted.priority) for weighted in self.priorities)
 
 
+_WORTH_JUDGING = 0.75
+"""Candidates that are out are left out of further questions when fewer than this share of those asked about remain."""
+
+
 class Runner:
     """Evaluates a profile; ``now_seconds`` is the clock that deadlines are read on."""
 
@@ -155,6 +159,8 @@ class Runner:
     def filter(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> Filtered:
         """Run the predicates in order; a candidate is out at its first refusal, unless all are to be checked.
 
+        Predicates may be asked about candidates that are out already; what they say of these does not count.
+
         Raises:
             AlgorithmError: a predicate raised, or returned what it must not; names it.
             DeadlineExceeded: ``deadline_seconds`` passed between two predicates.
@@ -163,7 +169,8 @@ class Runner:
             return self._filter_by_all(pod, nodes, deadline_seconds)
         codes: NDArray[np.int64] = np.zeros(len(nodes), np.int64)
         outcomes: list[Outcome] = []
-        left, positions = nodes, None
+        left: Nodes = nodes
+        positions: slice | NDArray[np.intp] = slice(None)
         for predicate, evaluate in self._predicates:
             if not len(left):
                 break
@@ -175,15 +182,13 @@ class Runner:
             if not found.outcomes:
                 continue
             outcomes += found.outcomes
-            self._count(found, first)
-            if positions is None:
-                codes = found.codes
-                positions = np.flatnonzero(codes == 0)
-                left = nodes.where(codes == 0)
-            else:
-                codes[positions] = found.codes
-                keep = found.codes == 0
-                positions, left = positions[keep], left.where(keep)
+            first_refusals = found.codes * (codes[positions] == 0)
+            self._count(Filtered(first_refusals, found.outcomes), first)
+            codes[positions] += first_refusals
+            fitting = codes[positions] == 0
+            # Passing over a few refused candidates would cost more than judging them again: columns become copies.
+            if np.count_nonzero(fitting) < _WORTH_JUDGING * len(left):
+                positions, left = np.flatnonzero(codes == 0), left.where(fitting)
         return Filtered(codes, outcomes)
 
     def _filter_by_all(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None) -> Filtered:
@@ -289,9 +294,10 @@ class Runner:
         return failure
 
     def _count(self, found: Filtered, first: int) -> None:
-        if not found.outcomes:
-            return
-        counts = np.bincount(found.codes, minlength=first + len(found.outcomes) + 1)
-        for place, outcome in enumerate(found.outcomes, first + 1):
-            for reason in outcome.reasons:
-                self._recorder.refused(outcome.algorithm, reason, int(counts[place]))
+        if len(found.outcomes) == 1:
+            counts = [int(np.count_nonzero(found.codes))]
+        else:
+            counts = np.bincount(found.codes, minlength=first + len(found.outcomes) + 1)[first + 1 :].tolist()
+        for count, outcome in zip(counts, found.outcomes, strict=True):
+            for reason in outcome.reasons if count else ():
+                self._recorder.refused(outcome.algorithm, reason, count)

@@ -43,8 +43,8 @@ Reserve: TypeAlias = Callable[[Reserver, PendingPod, NodeInfo, float], Reserved]
 class Treatment:
     """What is made of the runs of one algorithm at one point.
 
-    In ``shadow`` its answer is counted and thrown away. With ``ignore_errors`` a failure is an answer of ``SKIP``; in
-    shadow it always is. Runs over ``budget_seconds`` are reported.
+    In ``shadow`` its answer, on the nodes that it is asked about, is counted and thrown away. With ``ignore_errors`` a
+    failure is an answer of ``SKIP``; in shadow it always is. Runs over ``budget_seconds`` are reported.
     """
 
     shadow: bool = False

@@ -66,6 +66,15 @@ class RunningService:
                 raise TimeoutError(f"{what} did not come about within {_PATIENCE_SECONDS:g} s")
             time.sleep(_POLL_SECONDS)
 
+    def reconfigure(self, configuration: Mapping[str, Any]) -> None:
+        """Put another ExtenderConfiguration in force, as it stands in YAML, as if its file had changed.
+
+        Raises:
+            ConfigurationError: it cannot be used, and the one before stays.
+        """
+        wanted = ExtenderConfiguration.model_validate(_on_loopback(configuration))
+        self.call(self.runtime.reloader.apply, lambda: wanted)
+
     def scheduler(self, **options: Any) -> SchedulerClient:
         """Return a stand-in for kube-scheduler that calls this service, with the options of ``SchedulerClient``."""
         return SchedulerClient(self.url, **options)

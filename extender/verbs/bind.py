@@ -20,6 +20,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Protocol
 
 from extender import journal, wire
@@ -222,7 +223,8 @@ class Binder:
         node = None if row is None else service.mirror.table.infos[row]
         if node is None:
             raise BindError(f"pod {_key(request)} is not bound: node {request.node!r} is not known to the extender")
-        if service.mirror.pods_outdated:
+        caches = (type(each).declared_caches().values() for each in evaluator.runner.profile.reservers)
+        if any(map(service.mirror.is_outdated, chain.from_iterable(caches))):
             raise BindError(f"pod {_key(request)} is not bound: what other pods have reserved is being read again")
         reserved = evaluator.runner.reserve(pod, node, self._wall_seconds())
         if isinstance(reserved, Outcome):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -36,16 +36,38 @@ class Asked:
     """The nodes of one request in the order asked, without repeats.
 
     ``nodes`` are those with a node object; ``known`` says which of ``names`` they are, shape (names,), or is None where
-    all are. ``raws`` are the node objects as they came, in nodes mode.
+    all are. ``nodes`` may stand in the order of the table, which is cheaper to judge: ``places`` says where in them
+    each known name is, shape (known names,), and is None where the order is that of ``names``. ``raws`` are the node
+    objects as they came, in nodes mode.
     """
 
     def __init__(
-        self, names: list[str], nodes: Nodes, known: BoolArray | None = None, raws: list[Raw] | None = None
+        self,
+        names: list[str],
+        nodes: Nodes,
+        *,
+        places: IntArray | None = None,
+        known: BoolArray | None = None,
+        raws: list[Raw] | None = None,
     ) -> None:
         self.names = names
         self.nodes = nodes
+        self.places = places
         self.known = known
         self.raws = raws
+
+    def in_order(self, answers: IntArray) -> IntArray:
+        """Return answers for ``nodes``, shape (known names,), in the order of the names."""
+        return answers if self.places is None else answers.take(self.places)
+
+    def kept(self, names: list[str], fits: BoolArray) -> Asked:
+        """Return what remains: ``names`` are those of ``nodes`` that ``fits`` says, shape (known names,), in order."""
+        if self.places is None:
+            return Asked(names, self.nodes.where(fits))
+        remains = np.zeros(len(self.nodes), np.bool_)
+        remains[self.places] = fits
+        places = (np.cumsum(remains) - 1).take(self.places[fits])
+        return Asked(names, self.nodes.where(remains), places=places)
 
     @cached_property
     def name_array(self) -> NDArray[np.object_]:
@@ -63,7 +85,7 @@ class CandidateReader:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._remembered: OrderedDict[bytes, tuple[int, Asked]] = OrderedDict()
+        self._remembered: deque[tuple[bytes, int, Asked]] = deque(maxlen=_REMEMBERED_LISTS)
 
     @contextmanager
     def read(self, request: FilterRequest) -> Iterator[Asked]:
@@ -88,16 +110,16 @@ class CandidateReader:
 
     def remember(self, names: Raw, asked: Asked) -> None:
         """Note what a list of names means: the answer to ``/filter`` is what ``/prioritize`` asks about next."""
-        key = bytes(names)
-        self._remembered[key] = (self._mirror.table.generation, asked)
-        self._remembered.move_to_end(key)
-        if len(self._remembered) > _REMEMBERED_LISTS:
-            self._remembered.popitem(last=False)
+        text, generation = bytes(names), self._mirror.table.generation
+        if not any(known_at == generation and known == text for known, known_at, _ in self._remembered):
+            self._remembered.appendleft((text, generation, asked))
 
     def _by_name(self, names: Raw) -> Asked:
-        found = self._remembered.get(bytes(names))
-        if found is not None and found[0] == self._mirror.table.generation:
-            return found[1]
+        wanted, generation = bytes(names), self._mirror.table.generation
+        # A few long texts are compared sooner than one of them is hashed.
+        for text, known_at, asked in self._remembered:
+            if known_at == generation and text == wanted:
+                return asked
         asked = self._resolve(wire.decode_names(names))
         self.remember(names, asked)
         return asked
@@ -110,7 +132,12 @@ class CandidateReader:
             names = list(dict.fromkeys(names))
             rows = _rows(table, names)
         known = (rows >= 0) & table.present[rows]
-        return Asked(names, Nodes(table, rows[known]), None if known.all() else known)
+        if not known.all():
+            return Asked(names, Nodes(table, rows[known]), known=known)
+        first = int(rows.min(initial=table.capacity))
+        if int(rows.max(initial=-1)) - first + 1 != len(rows):
+            return Asked(names, Nodes(table, rows))
+        return Asked(names, Nodes(table, np.arange(first, first + len(rows))), places=rows - first)
 
     def _by_node(self, nodes: list[Raw]) -> tuple[dict[str, Raw], list[NodeInfo]]:
         table = self._mirror.table

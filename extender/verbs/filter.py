@@ -36,7 +36,8 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     service.check_ready()
     with service.candidates.read(request) as asked:
         journal.enter("evaluate")
-        filtered = filter_with_nominated(service.mirror, evaluator.runner, pod, asked.nodes, deadline_seconds)
+        judged = filter_with_nominated(service.mirror, evaluator.runner, pod, asked.nodes, deadline_seconds)
+        filtered = Filtered(asked.in_order(judged.codes), judged.outcomes)
     journal.enter("encode")
     failed, unresolvable = _refusals(asked, filtered)
     keep = filtered.fits if asked.known is None else _spread(filtered, asked)
@@ -49,7 +50,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
         return wire.encode_filter_nodes(kept, failed, unresolvable)
     kept = asked.name_array[keep].tolist()
     names = wire.encode_names(kept)
-    service.candidates.remember(names, Asked(kept, asked.nodes.where(filtered.fits)))
+    service.candidates.remember(names, asked.kept(kept, filtered.fits))
     return wire.encode_filter_names(names, failed, unresolvable)
 
 

@@ -33,7 +33,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     service.check_ready()
     with service.candidates.read(request) as asked:
         journal.enter("evaluate")
-        totals = evaluator.runner.prioritize(pod, asked.nodes, deadline_seconds)
+        totals = asked.in_order(evaluator.runner.prioritize(pod, asked.nodes, deadline_seconds))
     journal.enter("encode")
     journal.counted(len(asked.names), len(asked.nodes))
     scores = to_wire(evaluator.runner.profile, totals)

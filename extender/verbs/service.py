@@ -60,8 +60,8 @@ class Evaluator:
 class Service:
     """Everything a verb needs; ``missing`` says why the caches cannot be trusted yet, or returns nothing.
 
-    ``runner``, ``named``, ``pass_unmatched`` and ``exempt`` are those of ``adopt``. ``note_passed`` is told the verb, and
-    what let a pod pass through: ``namespace``, ``priorityClassName`` or ``schedulerName``.
+    ``runner``, ``named``, ``pass_unmatched`` and ``exempt`` are those of ``adopt``. ``note_passed`` is told the
+    verb and what lets a pod pass through: ``namespace``, ``priorityClassName`` or ``schedulerName``.
     """
 
     def __init__(

@@ -46,7 +46,8 @@ def test_every_row_has_times_and_a_ratio_to_something_named(rows: list[Row]) -> 
         assert found.baseline
         assert found.ratio is not None
         assert found.ratio > 0
-        assert all(value > 0 for value in found.figures.values())
+        # A small cluster may be known before the first request comes.
+        assert all(value > 0 for name, value in found.figures.items() if name != "not_ready_answers")
 
 
 def test_targets_are_judged_and_nothing_else_is(rows: list[Row]) -> None:
@@ -76,7 +77,15 @@ def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize(
     ("target", "met"),
-    [("ratio <= 2.5", True), ("ratio <= 1.5", False), ("per_second >= 10", True), ("per_second >= 11", False)],
+    [
+        ("ratio <= 2.5", True),
+        ("ratio <= 1.5", False),
+        ("per_second >= 10", True),
+        ("per_second >= 11", False),
+        ("ratio <= 2.5, per_second >= 10", True),
+        ("ratio <= 2.5, per_second >= 11", False),
+        ("ratio <= 1.5, per_second >= 10", False),
+    ],
 )
 def test_a_target_is_met_on_its_own_side_of_the_bound(target: str, met: bool) -> None:
     assert row("w", "", "request", Sample(1.0, 1.0), ratio=2.0, target=target, per_second=10.0).met is met

@@ -25,6 +25,8 @@ DEFAULTS = {
     ],
     "algorithmSource": {"policyFile": "", "schedulerConfigurationFile": ""},
     "unmatchedSchedulerName": "default",
+    "exempt": {"namespaces": [], "priorityClassNames": []},
+    "reload": {"pollSeconds": 10.0, "syncSeconds": 60.0},
     "server": {
         "host": "0.0.0.0",
         "port": 8888,

@@ -120,7 +120,7 @@ def test_a_node_is_out_at_its_first_refusal() -> None:
     assert found == {"b": ("One", "by One", True), "a": ("Two", "by Two", True), "d": ("Four", "by Four", True)}
     assert asked == {
         "One": ["a", "b", "c", "d"],
-        "Two": ["a", "c", "d"],
+        "Two": ["a", "b", "c", "d"],  # one that is out among many costs less than leaving it out
         "Three": ["c", "d"],
         "Four": ["c", "d"],
     }

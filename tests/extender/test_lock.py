@@ -62,3 +62,12 @@ def test_the_image_installs_the_lock_and_then_the_wheel_alone() -> None:
     assert "--require-hashes --requirement requirements.lock" in installs[0]
     assert "--no-deps" in installs[1]
     assert "requirements.lock" in next(line for line in DOCKERFILE.splitlines() if line.startswith("COPY"))
+
+
+def test_the_lock_is_renewed_for_the_python_and_the_extra_of_the_image() -> None:
+    (command,) = re.findall(r"^\t(.*uv pip compile .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    (version,) = set(re.findall(r"^FROM python:([0-9.]+)", DOCKERFILE, re.MULTILINE))
+    assert f"--python-version {version} " in command
+    assert "--extra otel " in command
+    assert "--generate-hashes " in command
+    assert "--output-file requirements.lock " in command

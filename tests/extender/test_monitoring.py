@@ -67,6 +67,10 @@ def _work(service: RunningService) -> None:
 def _meet_trouble(service: RunningService) -> None:
     metrics = service.runtime.metrics
     metrics.failed("Own", "filter")
+    metrics.passed_over("Own", "filter")
+    metrics.overran("Own", "filter")
+    metrics.would_refuse("Own", "no", 1)
+    metrics.passed_through("filter", "namespace")
     metrics.bind_retried("500")
     metrics.closed("server", "handshake_failed")
     metrics.reloaded("server", "failed")

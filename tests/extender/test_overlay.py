@@ -160,6 +160,13 @@ def test_ports_are_those_of_the_configuration_in_every_place(way: str, tmp_path:
 
 
 @every_way
+def test_the_pods_of_the_service_and_those_the_cluster_cannot_do_without_pass_through(way: str, tmp_path: Path) -> None:
+    exempt = configuration_of(objects_of(way), tmp_path).exempt
+    assert exempt.namespaces == [only(objects_of(way), "Deployment")["metadata"]["namespace"]]
+    assert exempt.priority_class_names == ["system-node-critical", "system-cluster-critical"]
+
+
+@every_way
 async def test_probes_are_answered_without_a_token_and_say_alive_but_not_ready(way: str, tmp_path: Path) -> None:
     configuration = configuration_of(objects_of(way), tmp_path)
     container = containers(pod_of(objects_of(way)))["extender"]

@@ -138,7 +138,7 @@ def test_pods_are_outdated_until_listed_again_for_a_cache_that_came_later() -> N
     assert (mirror.pods_outdated, seats.dump()) == (True, {"n1": {""}})
     list_pods()
     assert (mirror.pods_outdated, seats.dump()) == (False, {"n1": {"1"}})
-    list_pods(during=lambda: mirror.reader.keep(["later"]))
+    list_pods(during=lambda: mirror.cache(Later))
     assert mirror.pods_outdated
     list_pods()
     assert not mirror.pods_outdated
@@ -188,6 +188,15 @@ def test_an_algorithm_that_is_predicate_and_priority_reserves_once() -> None:
 # --- binding ---------------------------------------------------------------------------------------------------------
 
 
+class Later(Cache):
+    """Reads an annotation that no other cache does."""
+
+    annotations = ("later",)
+
+    def dump(self) -> Any:
+        return None
+
+
 class Api:
     """Binds what it is asked to, unless it has an error to answer with."""
 
@@ -208,11 +217,18 @@ class Api:
         return pod_object(name)
 
 
+def list_no_pods(mirror: Mirror) -> None:
+    store = mirror.store(PODS)
+    store.begin()
+    store.finish()
+
+
 class House:
     """A binder over one node with an usher."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[Mirror], None] = lambda _: None) -> None:
         self.mirror = Mirror()
+        before(self.mirror)
         self.api = Api()
         usher = bind(Usher, Usher.Arguments(), self.mirror)
         self.mirror.upsert_node(NODE)
@@ -256,11 +272,33 @@ async def test_nothing_is_reserved_on_a_node_that_is_not_known() -> None:
 
 
 async def test_nothing_is_reserved_while_reservations_are_being_read_again() -> None:
-    house = House()
-    store = house.mirror.store(PODS)
-    store.begin()
-    store.finish()
-    house.mirror.reader.keep(["later"])
+    house = House(before=list_no_pods)
     with pytest.raises(BindError, match="what other pods have reserved is being read again"):
         await house.bind("p")
     assert house.taken == set()
+    list_no_pods(house.mirror)
+    await house.bind("p")
+    assert house.taken == {"1"}
+
+
+def test_pods_are_outdated_for_a_cache_that_comes_during_the_first_list() -> None:
+    mirror = Mirror()
+    store = mirror.store(PODS)
+    store.begin()
+    mirror.cache(Seats)
+    assert mirror.pods_outdated
+    store.finish()
+    assert mirror.pods_outdated
+    list_no_pods(mirror)
+    assert not mirror.pods_outdated
+
+
+async def test_reservations_go_on_while_pods_are_read_again_for_a_cache_that_they_do_not_read() -> None:
+    house = House()
+    list_no_pods(house.mirror)
+    house.mirror.cache(Later)
+    assert house.mirror.pods_outdated
+    await house.bind("p")
+    assert house.taken == {"1"}
+    house.mirror.drop_cache(Later)
+    assert not house.mirror.pods_outdated

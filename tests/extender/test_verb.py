@@ -175,3 +175,16 @@ def test_only_the_last_thousand_pods_are_remembered() -> None:
     seen = service.seen_pod("u500")
     changed = service.read_pod(msgspec.Raw(b'{"metadata":{"uid":"u500","name":"again"},"spec":{}}'))
     assert service.seen_pod("u500") is changed is not seen
+
+
+@given(clusters, st.randoms(use_true_random=False))
+def test_the_order_of_names_changes_nothing_but_the_order_of_the_reply(nodes: list[Any], random: Any) -> None:
+    service, names = make_service(nodes), [node["metadata"]["name"] for node in nodes]
+    scores = {node["metadata"]["name"]: (int(node["metadata"]["labels"]["score"]) + 5) // 10 for node in nodes}
+    random.shuffle(names)
+    for _ in range(2):  # the second time the names are known
+        kept = json.loads(filter_verb.answer(service, body(NodeNames=names)))["NodeNames"]
+        assert kept == verdicts(nodes, names)[0]
+        for asked in (names, kept):
+            replied = json.loads(prioritize_verb.answer(service, body(NodeNames=asked)))
+            assert replied == [{"Host": name, "Score": scores[name]} for name in asked]

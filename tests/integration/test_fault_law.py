@@ -353,6 +353,8 @@ async def test_mirror_and_caches_equal_the_server_after_any_changes_and_faults(
                 assert state(mirror) == truth(server)
                 assert dumps(mirror) == dumps(rebuilt(server))
                 assert max(reflector.silent_seconds() for reflector in reflectors) < DAY_SECONDS / 24
+            assert sum(reflector.failures.total() for reflector in reflectors) > ROUNDS
+            assert sum(reflector.lists for reflector in reflectors) > len(KINDS)
 
 
 @pytest.mark.parametrize("jump_seconds", [-10 * DAY_SECONDS, 10 * DAY_SECONDS], ids=["backwards", "forwards"])

@@ -6,11 +6,7 @@ import contextlib
 import json
 import signal
 import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,53 +16,11 @@ import pytest
 import yaml
 
 from extender.testing import make_node, make_pod
+from tests.integration.served import PATIENCE_SECONDS, Process, run, until
 
 CASE = json.loads((Path(__file__).parents[1] / "data" / "cases" / "B48-shutdown.json").read_text())
-PATIENCE_SECONDS = 20.0
 BODY = json.dumps({"Pod": make_pod("p"), "NodeNames": ["n1"]}).encode()
 HEAD = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-
-
-SERVE = (sys.executable, "-m", "extender", "serve")
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a service that is expected to end by itself."""
-    return subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-
-
-class Process:
-    """A running service; ``lines`` are the fields of its log."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.child = subprocess.Popen([*SERVE, *arguments], stderr=subprocess.PIPE, text=True)
-        self.lines: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.child.stderr is not None
-        for line in self.child.stderr:
-            with contextlib.suppress(ValueError):
-                self.lines.append(json.loads(line))
-
-    def logged(self, message: str) -> dict[str, Any] | None:
-        return next((line for line in list(self.lines) if line["message"] == message), None)
-
-    def close(self) -> None:
-        self.child.kill()
-        self.child.wait()
-        self._reader.join()
-        assert self.child.stderr is not None
-        self.child.stderr.close()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    late = time.monotonic() + PATIENCE_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < late, "did not come about in time"
-        time.sleep(0.01)
-    return found
 
 
 @pytest.fixture

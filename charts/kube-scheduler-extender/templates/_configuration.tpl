@@ -15,7 +15,8 @@
 {{- if .Values.authentication.enabled -}}
 {{- $_ := set $management "authentication" (dict "enabled" true) -}}
 {{- end -}}
-{{- $made := dict "apiVersion" "scheduler-extender/v1" "kind" "ExtenderConfiguration" "server" $server "management" $management -}}
+{{- $exempt := dict "namespaces" (list .Release.Namespace) "priorityClassNames" (list "system-node-critical" "system-cluster-critical") -}}
+{{- $made := dict "apiVersion" "scheduler-extender/v1" "kind" "ExtenderConfiguration" "server" $server "management" $management "exempt" $exempt -}}
 {{- if not (hasKey .Values.configuration "algorithmSource") -}}
 {{- $_ := set $made "profiles" (list (dict "provider" "ExtensionProvider")) -}}
 {{- end -}}
