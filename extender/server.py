@@ -54,7 +54,7 @@ class _Server(uvicorn.Server):
                 lifespan="off",
                 interface="asgi3",
                 access_log=False,
-            proxy_headers=False,
+                proxy_headers=False,
                 server_header=False,
                 log_config=None,
                 **settings,
