@@ -134,7 +134,12 @@ def test_a_profile_for_speedscope_has_its_shape(busy: RunningService) -> None:
 
 def test_one_profile_is_made_at_a_time_and_ends_with_the_service(service: RunningService) -> None:
     answers: list[httpx.Response] = []
-    first = threading.Thread(target=lambda: answers.append(debug(service, "pprof/profile?seconds=25")))
+
+    def make() -> None:
+        while not answers or answers[-1].status_code == 429:  # the short one may have come first
+            answers.append(debug(service, "pprof/profile?seconds=25"))
+
+    first = threading.Thread(target=make)
     first.start()
     until = time.monotonic() + 10
     while (second := debug(service, "pprof/profile?seconds=1")).status_code == 200:
@@ -145,7 +150,7 @@ def test_one_profile_is_made_at_a_time_and_ends_with_the_service(service: Runnin
     first.join(15)
     service.runtime.stopping = False
     assert not first.is_alive()
-    assert answers[0].status_code == 200
+    assert answers[-1].status_code == 200
 
 
 def test_threads_and_tasks_show_where_they_are(service: RunningService) -> None:
