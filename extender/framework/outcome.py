@@ -71,6 +71,10 @@ class Filtered:
         fits: BoolArray = self.codes == 0
         return fits
 
+    def same_as(self, other: Filtered) -> bool:
+        """Say whether the same became of each candidate, for the same reasons."""
+        return np.array_equal(self.codes, other.codes) and list(self.outcomes) == list(other.outcomes)
+
     def of(self, position: int) -> Outcome | None:
         """Return why the candidate at ``position`` was refused, or None where the pod fits."""
         code = int(self.codes[position])

@@ -18,6 +18,7 @@ from extender import wire
 from extender.errors import RequestError
 from extender.framework.candidate import Nodes
 from extender.framework.mirror import Mirror
+from extender.framework.outcome import Filtered
 from extender.model.column import BoolArray, IntArray
 from extender.model.node import NodeInfo, read_node
 from extender.model.table import NodeTable
@@ -55,6 +56,8 @@ class Asked:
         self.places = places
         self.known = known
         self.raws = raws
+        self.replied: tuple[Filtered, bytes] | None = None
+        """What ``/filter`` last made of them, and its reply: pods of one owner get the same one after the other."""
 
     def in_order(self, answers: IntArray) -> IntArray:
         """Return answers for ``nodes``, shape (known names,), in the order of the names."""

@@ -39,12 +39,18 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
         judged = filter_with_nominated(service.mirror, evaluator.runner, pod, asked.nodes, deadline_seconds)
         filtered = Filtered(asked.in_order(judged.codes), judged.outcomes)
     journal.enter("encode")
-    failed, unresolvable = _refusals(asked, filtered)
-    keep = filtered.fits if asked.known is None else _spread(filtered, asked)
-    fitting = int(np.count_nonzero(keep))
+    fitting = int(np.count_nonzero(filtered.fits))
     journal.counted(len(asked.names), fitting)
     if asked.names and not fitting:
         service.recorder.nothing_fits(pod.namespace, pod.name, pod.uid, len(asked.names), _summary(asked, filtered))
+    if asked.replied is None or not asked.replied[0].same_as(filtered):
+        asked.replied = filtered, _reply(service, asked, filtered)
+    return asked.replied[1]
+
+
+def _reply(service: Service, asked: Asked, filtered: Filtered) -> bytes:
+    failed, unresolvable = _refusals(asked, filtered)
+    keep = filtered.fits if asked.known is None else _spread(filtered, asked)
     if asked.raws is not None:
         kept = [raw for raw, fits in zip(asked.raws, keep.tolist(), strict=True) if fits]
         return wire.encode_filter_nodes(kept, failed, unresolvable)

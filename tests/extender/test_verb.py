@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from algorithms.node_name import NodeName
 from extender.errors import ExtenderError, NotReadyError, RequestError
 from extender.framework.runner import NoRecorder, Profile, Runner, Weighted
 from extender.model.node import read_node
@@ -188,3 +189,15 @@ def test_the_order_of_names_changes_nothing_but_the_order_of_the_reply(nodes: li
         for asked in (names, kept):
             replied = json.loads(prioritize_verb.answer(service, body(NodeNames=asked)))
             assert replied == [{"Host": name, "Score": scores[name]} for name in asked]
+
+
+@given(st.lists(st.sampled_from(["n0", "n1", "n2", ""])))
+def test_what_one_pod_was_told_is_not_told_another(wanted: list[str]) -> None:
+    lab = Lab({"kind": "Node", "metadata": {"name": name}} for name in NAMES[:3])
+    service = Service(lab.mirror, Runner(Profile([NodeName({}, {})], []), NoRecorder()))
+    for node in wanted:
+        pod = {"metadata": {"name": "p"}, "spec": {"nodeName": node}}
+        request = json.dumps({"Pod": pod, "NodeNames": NAMES[:3]}).encode()
+        reply = json.loads(filter_verb.answer(service, request))
+        assert reply["NodeNames"] == [name for name in NAMES[:3] if node in ("", name)]
+        assert list(reply["FailedAndUnresolvableNodes"]) == [name for name in NAMES[:3] if node not in ("", name)]
