@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import repeat
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -23,6 +24,8 @@ from extender.model.column import BoolArray, IntArray
 from extender.model.node import NodeInfo, read_node
 from extender.model.table import NodeTable
 from extender.wire import FilterRequest
+
+Cells = TypeVar("Cells", bound=np.generic)
 
 _REMEMBERED_LISTS = 8
 
@@ -62,6 +65,14 @@ class Asked:
     def in_order(self, answers: IntArray) -> IntArray:
         """Return answers for ``nodes``, shape (known names,), in the order of the names."""
         return answers if self.places is None else answers.take(self.places)
+
+    def over_all(self, answers: NDArray[Cells]) -> NDArray[Cells]:
+        """Return answers for the known names, shape (known names,), over all names; zero for those not known."""
+        if self.known is None:
+            return answers
+        everyone: NDArray[Cells] = np.zeros(len(self.names), answers.dtype)
+        everyone[self.known] = answers
+        return everyone
 
     def kept(self, names: list[str], fits: BoolArray) -> Asked:
         """Return what remains: ``names`` are those of ``nodes`` that ``fits`` says, shape (known names,), in order."""

@@ -50,7 +50,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
 
 def _reply(service: Service, asked: Asked, filtered: Filtered) -> bytes:
     failed, unresolvable = _refusals(asked, filtered)
-    keep = filtered.fits if asked.known is None else _spread(filtered, asked)
+    keep = asked.over_all(filtered.fits)
     if asked.raws is not None:
         kept = [raw for raw, fits in zip(asked.raws, keep.tolist(), strict=True) if fits]
         return wire.encode_filter_nodes(kept, failed, unresolvable)
@@ -88,10 +88,3 @@ def _summary(asked: Asked, filtered: Filtered) -> list[tuple[int, tuple[str, ...
     summary = [(count, outcome.reasons) for count, outcome in zip(counts[1:], filtered.outcomes, strict=True) if count]
     unknown = len(asked.names) - len(asked.nodes)
     return [*summary, (unknown, (UNKNOWN_NODE,))] if unknown else summary
-
-
-def _spread(filtered: Filtered, asked: Asked) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which of all names fit, where some of them are unknown."""
-    keep = np.zeros(len(asked.names), np.bool_)
-    keep[asked.known] = filtered.fits
-    return keep

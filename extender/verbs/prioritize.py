@@ -36,11 +36,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
         totals = asked.in_order(evaluator.runner.prioritize(pod, asked.nodes, deadline_seconds))
     journal.enter("encode")
     journal.counted(len(asked.names), len(asked.nodes))
-    scores = to_wire(evaluator.runner.profile, totals)
-    if asked.known is not None:
-        everyone = np.zeros(len(asked.names), np.int64)
-        everyone[asked.known] = scores
-        scores = everyone
+    scores = asked.over_all(to_wire(evaluator.runner.profile, totals))
     return wire.encode_priorities(asked.hosts, scores.tolist())
 
 
