@@ -114,10 +114,11 @@ def test_a_profile_tells_which_functions_take_the_time(busy: RunningService) -> 
         stack, _, count = line.rpartition(" ")
         counts[stack] = int(count)
     slow = {stack: count for stack, count in counts.items() if stack.endswith(":Sleepy.filter")}
-    assert slow
-    (stack,) = slow
-    assert "verbs/filter:answer;framework/nomination:filter_with_nominated;framework/runner:Runner.filter" in stack
-    assert max(counts, key=counts.__getitem__) in (stack, "(waiting)")
+    way = "verbs/filter:answer;framework/nomination:filter_with_nominated;framework/runner:Runner.filter"
+    assert slow  # more than one, where a task ended while its stack was read: the outer frames are lost then
+    assert all(way in stack for stack in slow)
+    others = (count for stack, count in counts.items() if stack not in slow and stack != "(waiting)")
+    assert sum(slow.values()) > max(others, default=0)
 
 
 def test_a_profile_for_speedscope_has_its_shape(busy: RunningService) -> None:
