@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 from msgspec import Raw
 
 from benchmarks.cluster import node_name
@@ -14,6 +15,8 @@ from benchmarks.request import bodies
 from benchmarks.stopwatch import time_function
 from benchmarks.workload import Cluster, Codec, Plan, Verb
 from extender import wire
+from extender.model.column import IntArray
+from extender.model.name_list import NameList
 from extender.model.pod import PendingPod
 
 Work: TypeAlias = Callable[[], Any]
@@ -34,9 +37,11 @@ def measure(plan: Plan, workloads: Sequence[Codec]) -> Iterator[Row]:
 def _cases(workload: Codec) -> Iterator[tuple[str, Work, Work]]:
     by_name = _body(names=workload.names)
     names = [node_name(place) for place in range(workload.names)]
+    listed = NameList.of(names)
+    odd = np.arange(len(names)) % 2
     kept, failed = names[::2], dict.fromkeys(names[1::2], _REASON)
-    scores = [place % 11 for place in range(workload.names)]
-    hosts = wire.encode_hosts(names)
+    scores = np.arange(len(names)) % (wire.MAX_EXTENDER_SCORE + 1)
+    host_scores = [{"Host": name, "Score": score} for name, score in zip(names, scores.tolist(), strict=True)]
     whole = _body(whole_nodes=workload.whole_nodes)
     raws = wire.decode_filter(whole).nodes or []
     objects = [json.loads(bytes(raw)) for raw in raws]
@@ -44,18 +49,18 @@ def _cases(workload: Codec) -> Iterator[tuple[str, Work, Work]]:
     yield f"decode {len(raws)} nodes", lambda: _decode_nodes(whole), lambda: json.loads(whole)
     yield (
         f"encode {len(names)} names, half refused",
-        lambda: wire.encode_filter_names(kept, failed, {}),
+        lambda: _encode_halves(listed, odd),
         lambda: _dump({"Nodes": None, "NodeNames": kept, "FailedNodes": failed}),
     )
     yield (
         f"encode {len(raws)} nodes",
-        lambda: wire.encode_filter_nodes(raws, {}, {}),
+        lambda: wire.encode_filter_nodes(raws, (), ()),
         lambda: _dump({"Nodes": {"items": objects}, "NodeNames": None, "FailedNodes": {}}),
     )
     yield (
         f"encode {len(names)} scores",
-        lambda: wire.encode_priorities(hosts, scores),
-        lambda: _dump([{"Host": name, "Score": score} for name, score in zip(names, scores, strict=True)]),
+        lambda: wire.HostScores(listed).filled(scores),
+        lambda: _dump(host_scores),
     )
 
 
@@ -64,9 +69,14 @@ def _body(*, names: int = 0, whole_nodes: int = 0) -> bytes:
     return next(bodies(Verb(name="", verb="filter", names=names, whole_nodes=whole_nodes), Cluster(count, 0), 0))
 
 
-def _decode_names(body: bytes) -> tuple[PendingPod, list[str]]:
+def _encode_halves(names: NameList, odd: IntArray) -> bytes:
+    kept, refused = names.split(odd, 2)
+    return wire.encode_filter_names(kept, [(refused, _REASON)], ())
+
+
+def _decode_names(body: bytes) -> tuple[PendingPod, NameList | None]:
     request = wire.decode_filter(body)
-    return PendingPod(wire.decode_pod(request.pod)), wire.decode_names(request.names or Raw(b"[]"))
+    return PendingPod(wire.decode_pod(request.pod)), NameList.read(bytes(request.names or Raw(b"[]")))
 
 
 def _decode_nodes(body: bytes) -> tuple[PendingPod, list[Raw] | None]:

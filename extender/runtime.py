@@ -274,7 +274,6 @@ class Runtime:
                     _log.warning("assumed pod expired", extra={"pod": info.key, "node": info.node_name})
                 if not frozen and not self.missing():
                     frozen = True
-                    self.mirror.table.compact()
                     gc.collect()
                     gc.freeze()
                     gc.enable()

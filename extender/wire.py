@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Raw, UnsetType
+from numpy.typing import NDArray
 
 from extender.errors import RequestError
+from extender.model.name_list import NameList
 from extender.model.object import Node, Pod
 
 T = TypeVar("T")
@@ -294,8 +297,8 @@ class _FilterResult(msgspec.Struct):
 
     Nodes: Any
     NodeNames: Any
-    FailedNodes: Mapping[str, str]
-    FailedAndUnresolvableNodes: Mapping[str, str]
+    FailedNodes: Raw
+    FailedAndUnresolvableNodes: Raw
     Error: str
 
 
@@ -308,45 +311,58 @@ class _WireMetaVictims(msgspec.Struct, gc=False):
     NumPDBViolations: int
 
 
-def encode_names(names: Sequence[str]) -> Raw:
-    """Write a list of names as it stands in requests and replies."""
-    return Raw(_encoder.encode(names))
+Refused = Iterable[tuple[NameList, str]]
+"""Names of nodes, each with why they were refused; no name is in two of the lists."""
 
 
-def encode_filter_names(kept: Raw | Sequence[str], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
-    """Write the reply of ``/filter`` in names mode; ``kept`` may be the request's own array."""
-    return _encoder.encode(_FilterResult(None, kept, failed, unresolvable, ""))
+def encode_filter_names(kept: NameList, failed: Refused, unresolvable: Refused) -> bytes:
+    """Write the reply of ``/filter`` in names mode."""
+    reply = _FilterResult(None, Raw(kept.text), _encode_reasons(failed), _encode_reasons(unresolvable), "")
+    return _encoder.encode(reply)
 
 
-def encode_filter_nodes(kept: Sequence[Raw], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
+def encode_filter_nodes(kept: Sequence[Raw], failed: Refused, unresolvable: Refused) -> bytes:
     """Write the reply of ``/filter`` in nodes mode; every kept node goes back byte for byte."""
     nodes = {"metadata": {}, "items": kept}
-    return _encoder.encode(_FilterResult(nodes, None, failed, unresolvable, ""))
+    return _encoder.encode(_FilterResult(nodes, None, _encode_reasons(failed), _encode_reasons(unresolvable), ""))
 
 
 def encode_filter_error(text: str) -> bytes:
     """Write the reply of a ``/filter`` that failed."""
-    return _encoder.encode(_FilterResult(None, None, {}, {}, text or "unknown error"))
+    return _encoder.encode(_FilterResult(None, None, Raw(b"{}"), Raw(b"{}"), text or "unknown error"))
 
 
-def encode_hosts(names: Sequence[str]) -> list[bytes]:
-    """Return each name as it stands between the quotes in JSON, where no quote of its own is left bare."""
-    return _encoder.encode(names)[2:-2].split(b'","') if names else []
+def _encode_reasons(refused: Refused) -> Raw:
+    parts = []
+    for names, reason in refused:
+        if len(names):
+            said = b'":%b' % _encoder.encode(reason)
+            parts.append(names.spliced(b'"', said + b',"', said))
+    return Raw(b"{%b}" % b",".join(parts))
 
 
-_BEFORE_HOST = b'{"Host":"'
-_AFTER_HOST = [b'","Score":%d},%b' % (score, _BEFORE_HOST) for score in range(MAX_EXTENDER_SCORE + 1)]
+_BEFORE_HOST, _BEFORE_SCORE, _AFTER_SCORE = b'{"Host":"', b'","Score":', b"}"
+_SCORE_WIDTH = len(str(MAX_EXTENDER_SCORE))
+_SCORE_DIGITS = np.array([list(b"%*d" % (_SCORE_WIDTH, score)) for score in range(MAX_EXTENDER_SCORE + 1)], np.uint8)
+"""How each score is written, right-aligned; shape (scores, width)."""
 
 
-def encode_priorities(hosts: Sequence[bytes], scores: Sequence[int]) -> bytes:
-    """Write the reply of ``/prioritize``: one entry for each of ``encode_hosts``, ``scores`` 0 to 10."""
-    if not hosts:
-        return b"[]"
-    parts: list[bytes] = [b""] * (2 * len(hosts))
-    parts[0::2] = hosts
-    parts[1::2] = map(_AFTER_HOST.__getitem__, scores)
-    parts[-1] = parts[-1].removesuffix(b"," + _BEFORE_HOST)
-    return b"[%b%b]" % (_BEFORE_HOST, b"".join(parts))
+class HostScores:
+    """The reply of ``/prioritize`` for some hosts, to be filled with scores."""
+
+    def __init__(self, hosts: NameList) -> None:
+        after = _BEFORE_SCORE + b" " * _SCORE_WIDTH + _AFTER_SCORE
+        between = b"%b,%b" % (after, _BEFORE_HOST)
+        self._text = hosts.spliced(b"[" + _BEFORE_HOST, between, after + b"]") if len(hosts) else b"[]"
+        ends = np.cumsum(hosts.lengths + len(between)) - len(between) + len(b"[" + _BEFORE_HOST)
+        self._places = ends + len(_BEFORE_SCORE)
+
+    def filled(self, scores: NDArray[np.int64]) -> bytes:
+        """Return the reply with ``scores``, 0 to 10, shape (hosts,)."""
+        text = np.frombuffer(self._text, np.uint8).copy()
+        for place in range(_SCORE_WIDTH):
+            text[self._places + place] = _SCORE_DIGITS[:, place].take(scores)
+        return text.tobytes()
 
 
 def encode_bind(error: str = "") -> bytes:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
 import numpy as np
 
 from extender.model.column import BoolArray, IntArray, Interned, LabelColumn, lengthen
+from extender.model.name_index import NameIndex
+from extender.model.name_list import NameList
 from extender.model.node import NodeInfo
 from extender.model.object import Taint
 from extender.model.selector import Requirement
@@ -33,6 +34,7 @@ class NodeTable:
         self.taints: Interned[tuple[Taint, ...]] = Interned(self.capacity, empty=())
         self.generation = 0
         """Changes with every change of a row's name or node object."""
+        self._named: NameIndex | None = None
         self._holds: list[int] = [0] * self.capacity
         self._names: list[str] = [""] * self.capacity
         self._free: list[int] = list(range(self.capacity - 1, -1, -1))
@@ -64,7 +66,7 @@ class NodeTable:
             row = self._free.pop()
             self.index[name] = row
             self._names[row] = name
-            self.generation += 1
+            self._rename()
         self._holds[row] += 1
         return row
 
@@ -75,7 +77,7 @@ class NodeTable:
             del self.index[self._names[row]]
             self._names[row] = ""
             self._free.append(row)
-            self.generation += 1
+            self._rename()
 
     def name(self, row: int) -> str:
         """Return the name a held row belongs to."""
@@ -85,12 +87,11 @@ class NodeTable:
         """Return the rows that have a node object, ascending; shape (nodes,)."""
         return np.flatnonzero(self.present)
 
-    def compact(self) -> None:
-        """Lay the names out side by side in memory: looking up thousands of them costs far less then."""
-        names: list[str] = msgspec.json.decode(msgspec.json.encode(list(self.index)))
-        self.index = dict(zip(names, self.index.values(), strict=True))
-        for name, row in self.index.items():
-            self._names[row] = name
+    def rows_of(self, names: NameList) -> IntArray:
+        """Return the row of each name, -1 where none is held for it; shape (names,)."""
+        if self._named is None:
+            self._named = NameIndex(self.index)
+        return self._named.rows(names)
 
     # --- node objects ------------------------------------------------------------------------------------------------
 
@@ -165,6 +166,10 @@ class NodeTable:
     def _columns(self) -> Iterator[LabelColumn]:
         yield from self._labels.values()
         yield from self._annotations.values()
+
+    def _rename(self) -> None:
+        self.generation += 1
+        self._named = None
 
     def _changed(self) -> None:
         self.generation += 1

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import repeat
 from typing import TypeVar
 
 import msgspec
@@ -21,9 +20,9 @@ from extender.framework.candidate import Nodes
 from extender.framework.mirror import Mirror
 from extender.framework.outcome import Filtered
 from extender.model.column import BoolArray, IntArray
+from extender.model.name_list import NameList
 from extender.model.node import NodeInfo, read_node
-from extender.model.table import NodeTable
-from extender.wire import FilterRequest
+from extender.wire import FilterRequest, HostScores
 
 Cells = TypeVar("Cells", bound=np.generic)
 
@@ -47,7 +46,7 @@ class Asked:
 
     def __init__(
         self,
-        names: list[str],
+        names: NameList,
         nodes: Nodes,
         *,
         places: IntArray | None = None,
@@ -74,7 +73,7 @@ class Asked:
         everyone[self.known] = answers
         return everyone
 
-    def kept(self, names: list[str], fits: BoolArray) -> Asked:
+    def kept(self, names: NameList, fits: BoolArray) -> Asked:
         """Return what remains: ``names`` are those of ``nodes`` that ``fits`` says, shape (known names,), in order."""
         if self.places is None:
             return Asked(names, self.nodes.where(fits))
@@ -84,14 +83,9 @@ class Asked:
         return Asked(names, self.nodes.where(remains), places=places)
 
     @cached_property
-    def name_array(self) -> NDArray[np.object_]:
-        """``names`` as an array, to be picked from by mask."""
-        return _object_array(self.names)
-
-    @cached_property
-    def hosts(self) -> list[bytes]:
-        """``names`` as the reply of ``/prioritize`` has them."""
-        return wire.encode_hosts(self.names)
+    def hosts(self) -> HostScores:
+        """The reply of ``/prioritize`` about ``names``, but for the scores."""
+        return HostScores(self.names)
 
 
 class CandidateReader:
@@ -116,15 +110,15 @@ class CandidateReader:
             yield self._by_name(request.names)
             return
         raws, others = self._by_node(request.nodes or [])
-        names = list(raws)
+        names = NameList.of(raws)
         with self._mirror.what_if(nodes=others):
             index = self._mirror.table.index
-            rows = np.fromiter((index[name] for name in names), np.int64, len(names))
+            rows = np.fromiter((index[name] for name in raws), np.int64, len(raws))
             yield Asked(names, Nodes(self._mirror.table, rows), raws=list(raws.values()))
 
-    def remember(self, names: Raw, asked: Asked) -> None:
+    def remember(self, asked: Asked) -> None:
         """Note what a list of names means: the answer to ``/filter`` is what ``/prioritize`` asks about next."""
-        text, generation = bytes(names), self._mirror.table.generation
+        text, generation = asked.names.text, self._mirror.table.generation
         if not any(known_at == generation and known == text for known, known_at, _ in self._remembered):
             self._remembered.appendleft((text, generation, asked))
 
@@ -134,17 +128,18 @@ class CandidateReader:
         for text, known_at, asked in self._remembered:
             if known_at == generation and text == wanted:
                 return asked
-        asked = self._resolve(wire.decode_names(names))
-        self.remember(names, asked)
+        read = NameList.read(wanted)
+        asked = self._resolve(_distinct(names) if read is None else read)
+        self.remember(asked)
         return asked
 
-    def _resolve(self, names: list[str]) -> Asked:
+    def _resolve(self, names: NameList) -> Asked:
         table = self._mirror.table
-        rows = _rows(table, names)
+        rows = table.rows_of(names)
         # Telling names apart by their rows is cheaper than by themselves; unknown ones have no row.
         if len(names) and (rows.min() < 0 or np.bincount(rows).max() > 1):
-            names = list(dict.fromkeys(names))
-            rows = _rows(table, names)
+            names = _distinct(Raw(names.text))
+            rows = table.rows_of(names)
         known = (rows >= 0) & table.present[rows]
         if not known.all():
             return Asked(names, Nodes(table, rows[known]), known=known)
@@ -169,15 +164,13 @@ class CandidateReader:
         return raws, others
 
 
-def _rows(table: NodeTable, names: list[str]) -> IntArray:
-    """Return the rows of names, -1 for unknown ones; shape (names,)."""
-    return np.fromiter(map(table.index.get, names, repeat(-1)), np.int64, len(names))
+def _distinct(names: Raw) -> NameList:
+    """Return names without repeats.
 
-
-def _object_array(items: Sequence[object]) -> NDArray[np.object_]:
-    array: NDArray[np.object_] = np.empty(len(items), np.object_)
-    array[:] = items
-    return array
+    Raises:
+        RequestError: it is not a list of strings.
+    """
+    return NameList.of(dict.fromkeys(wire.decode_names(names)))
 
 
 class _HeadMeta(msgspec.Struct, rename="camel", gc=False):

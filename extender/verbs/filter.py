@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import numpy as np
 
 from extender import journal, wire
 from extender.framework.nomination import filter_with_nominated
 from extender.framework.outcome import Filtered
+from extender.model.name_list import NameList
 from extender.verbs.candidate import Asked
 from extender.verbs.service import Service
 from extender.wire import FilterRequest
@@ -41,7 +44,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     journal.enter("encode")
     fitting = int(np.count_nonzero(filtered.fits))
     journal.counted(len(asked.names), fitting)
-    if asked.names and not fitting:
+    if len(asked.names) and not fitting:
         service.recorder.nothing_fits(pod.namespace, pod.name, pod.uid, len(asked.names), _summary(asked, filtered))
     if asked.replied is None or not asked.replied[0].same_as(filtered):
         asked.replied = filtered, _reply(service, asked, filtered)
@@ -49,15 +52,19 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
 
 
 def _reply(service: Service, asked: Asked, filtered: Filtered) -> bytes:
-    failed, unresolvable = _refusals(asked, filtered)
-    keep = asked.over_all(filtered.fits)
+    codes = asked.over_all(filtered.codes)
+    if asked.known is not None:
+        codes[~asked.known] = len(filtered.outcomes) + 1
+    kept, *refused, unknown = asked.names.split(codes, len(filtered.outcomes) + 2)
+    failed: list[tuple[NameList, str]] = []
+    unresolvable = [(unknown, UNKNOWN_NODE)]
+    for names, outcome in zip(refused, filtered.outcomes, strict=True):
+        (failed if outcome.resolvable else unresolvable).append((names, outcome.text))
     if asked.raws is not None:
-        kept = [raw for raw, fits in zip(asked.raws, keep.tolist(), strict=True) if fits]
-        return wire.encode_filter_nodes(kept, failed, unresolvable)
-    kept = asked.name_array[keep].tolist()
-    names = wire.encode_names(kept)
-    service.candidates.remember(names, asked.kept(kept, filtered.fits))
-    return wire.encode_filter_names(names, failed, unresolvable)
+        return wire.encode_filter_nodes(list(compress(asked.raws, (codes == 0).tolist())), failed, unresolvable)
+    if kept is not asked.names:
+        service.candidates.remember(asked.kept(kept, filtered.fits))
+    return wire.encode_filter_names(kept, failed, unresolvable)
 
 
 def _keep_all(service: Service, request: FilterRequest) -> bytes:
@@ -65,21 +72,8 @@ def _keep_all(service: Service, request: FilterRequest) -> bytes:
     with service.candidates.read(request) as asked:
         journal.counted(len(asked.names), len(asked.names))
         if asked.raws is not None:
-            return wire.encode_filter_nodes(asked.raws, {}, {})
-        return wire.encode_filter_names(asked.names, {}, {})
-
-
-def _refusals(asked: Asked, filtered: Filtered) -> tuple[dict[str, str], dict[str, str]]:
-    """Return reasons by node name: of those an eviction could help, and of those it could not."""
-    failed: dict[str, str] = {}
-    unresolvable: dict[str, str] = {}
-    known = asked.name_array if asked.known is None else asked.name_array[asked.known]
-    for code, outcome in enumerate(filtered.outcomes, 1):
-        target = failed if outcome.resolvable else unresolvable
-        target |= dict.fromkeys(known[filtered.codes == code].tolist(), outcome.text)
-    if asked.known is not None:
-        unresolvable |= dict.fromkeys(asked.name_array[~asked.known].tolist(), UNKNOWN_NODE)
-    return failed, unresolvable
+            return wire.encode_filter_nodes(asked.raws, (), ())
+        return wire.encode_filter_names(asked.names, (), ())
 
 
 def _summary(asked: Asked, filtered: Filtered) -> list[tuple[int, tuple[str, ...]]]:

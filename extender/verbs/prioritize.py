@@ -29,7 +29,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     if evaluator is None:
         service.let_pass(pod, "prioritize")
         with service.candidates.read(request) as asked:
-            return wire.encode_priorities(asked.hosts, [0] * len(asked.names))
+            return asked.hosts.filled(np.zeros(len(asked.names), np.int64))
     service.check_ready()
     with service.candidates.read(request) as asked:
         journal.enter("evaluate")
@@ -37,7 +37,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     journal.enter("encode")
     journal.counted(len(asked.names), len(asked.nodes))
     scores = asked.over_all(to_wire(evaluator.runner.profile, totals))
-    return wire.encode_priorities(asked.hosts, scores.tolist())
+    return asked.hosts.filled(scores)
 
 
 def to_wire(profile: Profile, totals: IntArray) -> IntArray:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from extender import schema, wire
 from extender.errors import RequestError
+from extender.model.name_list import NameList
 
 POD = {"metadata": {"name": "web-1", "namespace": "default", "uid": "u-1"}, "spec": {"containers": []}}
 NODE = {"metadata": {"name": "n1", "resourceVersion": "7"}, "spec": {}, "status": {}}
@@ -261,11 +263,18 @@ def test_bytes_that_are_not_utf8_inside_the_pod_are_named() -> None:
 reasons = st.dictionaries(st.text(min_size=1), st.text())
 
 
+def refused(reasons: dict[str, str]) -> list[tuple[NameList, str]]:
+    return [
+        (NameList.of(name for name, given in reasons.items() if given == reason), reason)
+        for reason in [*dict.fromkeys(reasons.values()), "a reason of no node"]
+    ]
+
+
 @given(names, reasons, reasons)
 def test_a_filter_reply_by_name_has_all_five_fields_of_its_type(
     kept: list[str], failed: dict[str, str], unresolvable: dict[str, str]
 ) -> None:
-    body = wire.encode_filter_names(kept, failed, unresolvable)
+    body = wire.encode_filter_names(NameList.of(kept), refused(failed), refused(unresolvable))
     reply = msgspec.json.decode(body, type=schema.ExtenderFilterResult, strict=True)
     assert reply == schema.ExtenderFilterResult(None, kept, failed, unresolvable, "")
     assert list(json.loads(body)) == ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
@@ -275,10 +284,10 @@ def test_a_filter_reply_echoes_nodes_byte_for_byte() -> None:
     odd = b'{ "metadata":{"name":"n1" , "x":"\\u00e9\xc3\xa9"},"future":[1.0,1e1, null] }'
     request = wire.decode_filter(b'{"Pod":{},"Nodes":{"items":[' + odd + b',{"metadata":{"name":"n2"}}]}}')
     assert request.nodes is not None
-    body = wire.encode_filter_nodes(request.nodes, {}, {})
+    body = wire.encode_filter_nodes(request.nodes, (), ())
     assert b"[" + odd + b',{"metadata":{"name":"n2"}}]' in body
     assert json.loads(body)["NodeNames"] is None
-    assert json.loads(wire.encode_filter_nodes([], {"n1": "why"}, {}))["Nodes"]["items"] == []
+    assert json.loads(wire.encode_filter_nodes([], refused({"n1": "why"}), ()))["Nodes"]["items"] == []
 
 
 @pytest.mark.parametrize("text", ["boom", 'quotes "and" \\ lines\n', ""], ids=repr)
@@ -290,7 +299,8 @@ def test_a_failed_filter_never_has_an_empty_error(text: str) -> None:
 
 @given(st.lists(st.tuples(st.text(), st.integers(0, wire.MAX_EXTENDER_SCORE))))
 def test_a_prioritize_reply_is_a_bare_list_of_hosts_with_integers(scored: list[tuple[str, int]]) -> None:
-    body = wire.encode_priorities(wire.encode_hosts([host for host, _ in scored]), [score for _, score in scored])
+    hosts = wire.HostScores(NameList.of(host for host, _ in scored))
+    body = hosts.filled(np.array([score for _, score in scored], np.int64))
     reply = json.loads(body, parse_float=pytest.fail)
     assert reply == [{"Host": host, "Score": score} for host, score in scored]
 
