@@ -7,6 +7,7 @@ groups ``core/v1``, ``apps/v1``, ``policy/v1`` and ``storage.k8s.io/v1``.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any, TypeAlias
 
 import msgspec
@@ -370,6 +371,12 @@ class Node(KubernetesObject):
     status: NodeStatus | None = None
 
 
-def encode_canonical(value: Any) -> bytes:
-    """Return one byte string for equal values, whatever the order of their mappings; a key for interning."""
-    return msgspec.msgpack.encode(value, order="deterministic")
+_DIGEST_BYTES = 16
+
+
+def digest(value: Any) -> bytes:
+    """Return a short key for interning: the same for equal values, whatever the order of their mappings.
+
+    That two others have the same is as likely as guessing a random number of 128 bits.
+    """
+    return blake2b(msgspec.msgpack.encode(value, order="deterministic"), digest_size=_DIGEST_BYTES).digest()

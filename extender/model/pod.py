@@ -26,7 +26,7 @@ from extender.model.object import (
     PodStatus,
     Toleration,
     Volume,
-    encode_canonical,
+    digest,
 )
 from extender.model.port import HostPort, host_ports
 from extender.model.request import PodRequests, nonzero_requests, pod_requests
@@ -171,14 +171,14 @@ class PodReader:
         return msgspec.structs.replace(info, node_name=intern(node_name), annotations=merged)
 
     def _class(self, namespace: str, labels: Labels) -> PodClass:
-        key = encode_canonical((namespace, labels))
+        key = digest((namespace, labels))
         found = self._classes.get(key)
         if found is None:
             found = self._classes[key] = PodClass(namespace, labels)
         return found
 
     def _shape(self, pod: Pod) -> PodShape:
-        key = encode_canonical(_shape_source(pod))
+        key = digest(_shape_source(pod))
         found = self._shape_of_spec.get(key)
         if found is None:
             found = self._share(read_shape(pod, placed=True))
@@ -188,7 +188,7 @@ class PodReader:
         return found
 
     def _share(self, shape: PodShape) -> PodShape:
-        key = encode_canonical(msgspec.structs.astuple(shape))
+        key = digest(msgspec.structs.astuple(shape))
         return self._shapes.setdefault(key, shape)
 
 
