@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import bind_rate, codec, evaluation, event, load, memory, overhead, scale, start, verb
+from benchmarks import bind_rate, codec, evaluation, event, load, memory, overhead, reload, scale, start, verb
 from benchmarks.report import Row, print_row, print_table
 from benchmarks.workload import (
     BindRate,
@@ -18,6 +18,7 @@ from benchmarks.workload import (
     Memory,
     Overhead,
     Plan,
+    Reload,
     Scale,
     Start,
     Verb,
@@ -35,6 +36,7 @@ MEASURES: dict[type, Any] = {
     Load: load.measure,
     BindRate: bind_rate.measure,
     Overhead: overhead.measure,
+    Reload: reload.measure,
 }
 """How each kind of workload is measured, in the order of running."""
 

@@ -107,7 +107,13 @@ class Overhead(_Workload, frozen=True, kw_only=True, tag="overhead"):
     names: int
 
 
-Workload: TypeAlias = Verb | Codec | Evaluation | Event | Memory | Start | Scale | Load | BindRate | Overhead
+class Reload(_Workload, frozen=True, kw_only=True, tag="reload"):
+    """All caches of the default algorithms, built anew as a changed configuration has new ones built."""
+
+    cluster: Cluster | None = None
+
+
+Workload: TypeAlias = Verb | Codec | Evaluation | Event | Memory | Start | Scale | Load | BindRate | Overhead | Reload
 
 
 class Plan(_Section, frozen=True):

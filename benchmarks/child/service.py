@@ -38,7 +38,7 @@ class Pauses:
 async def serve(api_url: str, profile: str = "{}") -> None:
     """Serve until the run ends."""
     configuration = load_configuration(settings=(*_SETTINGS, f"profiles=[{profile}]"))
-    set_up_logging("warning", "text")
+    set_up_logging("error", "text")  # what overload makes it warn of is measured, and would bury the table
     runtime = Runtime(configuration, connect(url=api_url))
     pauses = Pauses()
     gc.callbacks.append(pauses)

@@ -11,6 +11,9 @@ from extender.registration.dialect import CONFIGURATION, DIALECTS, POLICY, Diale
 from extender.registration.finding import Severity
 from extender.registration.source import read_source
 
+_NOTHING_SAID = {"apiVersion": "v1", "kind": POLICY}
+"""What kube-scheduler takes an empty object for, where it expects a Policy."""
+
 _KEYS = {POLICY: "policyFile", CONFIGURATION: "schedulerConfigurationFile"}
 
 
@@ -24,6 +27,8 @@ def read_document(file: str, kind: str) -> tuple[dict[str, Any], Dialect]:
     tree = source.tree
     if not isinstance(tree, dict):
         raise ConfigurationError(f"{file}: must hold one {kind} object")
+    if not tree and kind == POLICY:
+        tree = _NOTHING_SAID
     dialect = of(tree.get("apiVersion"), tree.get("kind"))
     if dialect is None or dialect.kind != kind:
         raise ConfigurationError(f"{file}: {_strangeness(tree, kind)}")

@@ -105,3 +105,10 @@ PRIORITIES: Final[Mapping[str, Counterpart]] = {
     "NodeLabel": Counterpart(("NodeLabel",), _SAME),
     "ServiceAffinity": Counterpart(("ServiceAffinity",), _SAME),
 }
+
+MISNAMED: Final[Mapping[str, str]] = {
+    "PodFitsHost": "HostName",
+    "PodMatchNodeSelector": "MatchNodeSelector",
+    "MaxCSIVolumeCount": "MaxCSIVolumeCountPred",
+}
+"""What the documentation of 1.18 to 1.22 calls predicates that kube-scheduler takes under another name only."""

@@ -20,7 +20,7 @@ from extender.registration.dialect import POLICY
 from extender.section import Section
 from extender.source.document import read_document
 from extender.source.draft import Draft, SourcedProfile
-from extender.source.legacy_name import PREDICATES, PRIORITIES, Counterpart
+from extender.source.legacy_name import MISNAMED, PREDICATES, PRIORITIES, Counterpart
 
 _log = logging.getLogger(__name__)
 
@@ -119,6 +119,7 @@ class _Translation:
         self._draft = Draft()
         self._problems: list[str] = []
         self._labels: dict[str, list[tuple[int, str]]] = {}
+        self._shape = ""
 
     def profile(self) -> SourcedProfile:
         default = default_set()
@@ -169,8 +170,7 @@ class _Translation:
                 if key in SCORED_LABELS:
                     self._prefer(key, value, entry.weight, place)
                 else:
-                    self._draft.argue("RequestedToCapacityRatio", value, f"{place}.argument.{key}")
-                    self._draft.add_priority("RequestedToCapacityRatio", entry.weight, place)
+                    self._rate(key, value, entry.weight, place)
             if not argument and self._is_known(entry.name, PRIORITIES, "priority", place):
                 counterpart = PRIORITIES[entry.name]
                 self._note(entry.name, counterpart, place)
@@ -192,9 +192,18 @@ class _Translation:
         self._draft.lengthen(algorithm, arg, [value["label"]], f"{place}.argument")
         self._draft.add_priority(algorithm, weight * len(held), held[0][1])
 
+    def _rate(self, key: str, value: Mapping[str, Any], weight: int, place: str) -> None:
+        """Add the priority that scores by a shape, of which a Policy can have one."""
+        if self._shape:
+            self._problems.append(f"{place}.argument.{key}: stands in {self._shape} already; a Policy can have one")
+        self._shape = self._shape or place
+        self._draft.argue("RequestedToCapacityRatio", value, f"{place}.argument.{key}")
+        self._draft.add_priority("RequestedToCapacityRatio", weight, place)
+
     def _is_known(self, name: str, known: Mapping[str, Counterpart], what: str, place: str) -> bool:
         if name not in known:
-            self._problems.append(f"{place}.name: no {what} named {name!r}{nearest(name, known)}")
+            near = nearest(MISNAMED.get(name, name), known)
+            self._problems.append(f"{place}.name: no {what} named {name!r}{near}")
         return name in known
 
     def _note(self, name: str, counterpart: Counterpart, place: str) -> None:

@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from extender.config import ExtenderConfiguration
 from extender.errors import ConfigurationError
 from extender.framework.loader import default_set, in_tree_modules, module_name
 from extender.framework.mirror import Mirror
 from extender.framework.registry import Registry
-from extender.framework.runner import Profile
 from extender.source import bind_profiles
 from extender.source.legacy_name import PREDICATES, PRIORITIES
+from tests.extender.bound_profile import args, names, weights
+from tests.extender.policy_file import bind, findings, named, preference, presence, ratio, region, spreading
 
 DEFAULT = default_set()
-
-
-def bind(folder: Path, **policy: Any) -> Profile:
-    """Bind what a Policy, written as JSON, describes."""
-    file = folder / "policy.json"
-    file.write_text(json.dumps({"kind": "Policy", "apiVersion": "v1", **policy}))
-    configuration = ExtenderConfiguration.model_validate({"algorithmSource": {"policyFile": str(file)}})
-    (profile,) = bind_profiles(Registry(), Mirror(), configuration).values()
-    return profile
-
-
-def findings(folder: Path, **policy: Any) -> list[str]:
-    with pytest.raises(ConfigurationError) as refusal:
-        bind(folder, **policy)
-    problems = refusal.value.problems
-    assert all(problem.startswith(f"{folder / 'policy.json'}: ") for problem in problems)
-    return [problem.removeprefix(f"{folder / 'policy.json'}: ") for problem in problems]
-
-
-def names(profile: Profile) -> list[str]:
-    return [predicate.name for predicate in profile.predicates]
-
-
-def weights(profile: Profile) -> dict[str, int]:
-    return {weighted.priority.name: weighted.weight for weighted in profile.priorities}
-
-
-def args(profile: Profile, algorithm: str) -> Any:
-    bound = [*profile.predicates, *(weighted.priority for weighted in profile.priorities)]
-    (found,) = {one.args for one in bound if one.name == algorithm}
-    return found
-
-
-def named(*entries: str | dict[str, Any], weight: int | None = None) -> list[dict[str, Any]]:
-    weighed = {} if weight is None else {"weight": weight}
-    return [{"name": entry, **weighed} if isinstance(entry, str) else {**weighed, **entry} for entry in entries]
-
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
@@ -173,22 +135,6 @@ def test_what_is_not_quite_what_it_was_is_logged_with_the_reason(
 # --- arguments -------------------------------------------------------------------------------------------------------
 
 
-def region(*labels: str) -> dict[str, Any]:
-    return {"argument": {"serviceAffinity": {"labels": list(labels)}}}
-
-
-def presence(*labels: str, presence: bool = False) -> dict[str, Any]:
-    return {"argument": {"labelsPresence": {"labels": list(labels), "presence": presence}}}
-
-
-def preference(label: str, *, presence: bool = False) -> dict[str, Any]:
-    return {"argument": {"labelPreference": {"label": label, "presence": presence}}}
-
-
-def spreading(label: str) -> dict[str, Any]:
-    return {"argument": {"serviceAntiAffinity": {"label": label}}}
-
-
 def test_predicates_with_arguments_have_any_name_and_become_one(tmp_path: Path) -> None:
     profile = bind(
         tmp_path,
@@ -222,12 +168,6 @@ def test_priorities_with_labels_become_one_that_weighs_as_much_as_all(tmp_path: 
     assert args(profile, "ServiceAffinity").anti_affinity_labels_preference == ("zone", "rack")
     assert args(profile, "NodeLabel").present_labels_preference == ("ssd",)
     assert args(profile, "NodeLabel").absent_labels_preference == ("retired",)
-
-
-def ratio(*points: tuple[int, int], **resources: int) -> dict[str, Any]:
-    shape = [{"utilization": utilization, "score": score} for utilization, score in points]
-    listed = [{"name": name, "weight": weight} for name, weight in resources.items()]
-    return {"argument": {"requestedToCapacityRatioArguments": {"shape": shape, "resources": listed}}}
 
 
 @pytest.mark.parametrize(
@@ -288,64 +228,9 @@ def test_both_ways_to_score_free_room_stand_side_by_side_and_the_last_weight_cou
     assert weights(profile) == {"NodeResourcesLeastAllocated": 1, "NodeResourcesMostAllocated": 2}
 
 
-# --- whole files -----------------------------------------------------------------------------------------------------
-
-BASIC = {
-    "predicates": named(*since(PREDICATES_BY_RELEASE, "1.0"), "NoVolumeZoneConflict"),
-    "priorities": named(*since(PRIORITIES_BY_RELEASE, "1.0"), weight=1),
-    "hardPodAffinitySymmetricWeight": 10,
-}
-REMOTE = {
-    "urlPrefix": "https://127.0.0.1:8888/scheduler",
-    "filterVerb": "filter",
-    "prioritizeVerb": "prioritize",
-    "bindVerb": "bind",
-    "weight": 5,
-    "enableHttps": True,
-    "tlsConfig": {"Insecure": True},
-    "httpTimeout": 5_000_000_000,
-    "nodeCacheCapable": True,
-    "managedResources": [{"name": "example.com/gpu", "ignoredByScheduler": True}],
-    "ignorable": True,
-}
-CUSTOM = {
-    "predicates": [*named("MatchNodeSelector"), {"name": "R", **region("region")}, {"name": "L", **presence("foo")}],
-    "priorities": [
-        *named("SelectorSpreadPriority", "BalancedResourceAllocation", weight=2),
-        {"name": "Z1", "weight": 3, **spreading("zone")},
-        {"name": "Z2", "weight": 3, **spreading("region")},
-        {"name": "P", "weight": 2, **ratio((0, 0), (50, 7), **{"intel.com/foo": 3, "intel.com/bar": 5})},
-    ],
-}
-
-
-@pytest.mark.parametrize("suffix", ["json", "yaml"])
-@pytest.mark.parametrize(
-    "policy",
-    [
-        BASIC,
-        {**BASIC, "extenders": [REMOTE], "alwaysCheckAllPredicates": False},
-        CUSTOM,
-        {**CUSTOM, "extenders": [REMOTE, {"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}]},
-        {"priorities": CUSTOM["priorities"], "alwaysCheckAllPredicates": True},
-        {"predicates": BASIC["predicates"], "extenders": None},
-    ],
-    ids=["basic", "basic with an extender", "custom", "custom with two", "priorities alone", "predicates alone"],
-)
-def test_files_as_they_are_about_can_be_used(policy: dict[str, Any], suffix: str, tmp_path: Path) -> None:
-    tree = {"kind": "Policy", "apiVersion": "v1", **policy}
-    file = tmp_path / f"policy.{suffix}"
-    file.write_text(json.dumps(tree, indent=2) if suffix == "json" else yaml.safe_dump(tree))
-    configuration = ExtenderConfiguration.model_validate({"algorithmSource": {"policyFile": str(file)}})
-    (profile,) = bind_profiles(Registry(), Mirror(), configuration).values()
-    assert set(DEFAULT.mandatory) <= set(names(profile))
-    assert bool(weights(profile)) == (policy.get("priorities") != [])
-    assert profile.check_all == policy.get("alwaysCheckAllPredicates", False)
-
+# --- findings --------------------------------------------------------------------------------------------------------
 
 ZONE, FAST = spreading("zone"), preference("ssd", presence=True)
-
-# --- findings --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from extender.framework.runner import Profile
 from extender.source import bind_profiles
 from extender.source.plugin_name import ALGORITHMS, FILTERING, IN_TREE_LIMITS, KNOWN, PASSED_OVER, SCORING
 from extender.source.plugin_set import Plugin, PluginSet, expand
+from tests.extender.bound_profile import args, names, weights
 
 DEFAULT = default_set()
 GROUP = "kubescheduler.config.k8s.io"
@@ -43,20 +44,6 @@ def findings(folder: Path, **keys: Any) -> list[str]:
     file = f"{folder / 'scheduler.yaml'}: "
     assert all(problem.startswith(file) for problem in refusal.value.problems)
     return [problem.removeprefix(file) for problem in refusal.value.problems]
-
-
-def names(profile: Profile) -> list[str]:
-    return [predicate.name for predicate in profile.predicates]
-
-
-def weights(profile: Profile) -> dict[str, int]:
-    return {weighted.priority.name: weighted.weight for weighted in profile.priorities}
-
-
-def args(profile: Profile, algorithm: str) -> Any:
-    bound = [*profile.predicates, *(weighted.priority for weighted in profile.priorities)]
-    (found,) = {one.args for one in bound if one.name == algorithm}
-    return found
 
 
 def plugins(*entries: str, **weighed: int) -> list[dict[str, Any]]:
