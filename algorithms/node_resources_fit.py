@@ -11,25 +11,25 @@ from typing import Any, Literal
 
 from extender.framework import (
     Args,
-    BoolArray,
     IntArray,
     Nodes,
     PendingPod,
     Predicate,
     Priority,
+    Rating,
     Refusal,
     RequestedResources,
     ScoredResources,
     Share,
     UtilizationShape,
-    WeightedMean,
     field_validator,
     is_extended_resource,
     is_qualified_name,
-    measure_free_percents,
-    measure_percents,
     model_validator,
+    rate_free,
+    rate_used,
     uses,
+    weigh,
 )
 
 TOO_MANY_PODS = "Too many pods"
@@ -54,17 +54,14 @@ class ScoringStrategy(ScoredResources):
             raise ValueError(f"requestedToCapacityRatio must not be given with type {self.type}")
         return self
 
-    def rate(self, share: Share) -> tuple[IntArray, BoolArray]:
+    def rate(self, share: Share) -> Rating:
         """Return the score of one resource, 0 to 100, and where it counts at all; shapes (candidates,).
 
         A resource that a node does not have counts for nothing, and so does one that a shape gives no score.
         """
         if self.requested_to_capacity_ratio is not None:
             return self.requested_to_capacity_ratio.rate(share)
-        exists = share.allocatable != 0
-        if self.type == "MostAllocated":
-            return measure_percents(share), exists
-        return measure_free_percents(share), exists
+        return rate_used(share) if self.type == "MostAllocated" else rate_free(share)
 
 
 DEFAULT_STRATEGY = ScoringStrategy(type="LeastAllocated")
@@ -145,9 +142,5 @@ class NodeResourcesFit(Predicate, Priority):
         defaults.
         """
         strategy = self.args.scoring_strategy
-        mean = WeightedMean(len(nodes))
-        for resource in strategy.resources:
-            share = self.resources.share(pod, resource.name, nodes, nonzero=True)
-            if share is not None:
-                mean.add(*strategy.rate(share), resource.weight)
+        mean = weigh(self.resources, pod, nodes, strategy.weights, strategy.rate)
         return mean.truncate() if strategy.requested_to_capacity_ratio is None else mean.round()

@@ -13,9 +13,9 @@ from extender.framework import (
     Priority,
     RequestedResources,
     ScoredResources,
-    WeightedMean,
-    measure_free_percents,
+    rate_free,
     uses,
+    weigh,
 )
 
 
@@ -31,9 +31,4 @@ class NodeResourcesLeastAllocated(Priority):
 
         Containers that ask for no cpu or memory count with defaults.
         """
-        mean = WeightedMean(len(nodes))
-        for resource in self.args.resources:
-            share = self.resources.share(pod, resource.name, nodes, nonzero=True)
-            if share is not None:
-                mean.add(measure_free_percents(share), share.allocatable != 0, resource.weight)
-        return mean.truncate()
+        return weigh(self.resources, pod, nodes, self.args.weights, rate_free).truncate()

@@ -17,9 +17,9 @@ from extender.framework import (
     Priority,
     RequestedResources,
     UtilizationShape,
-    WeightedMean,
     field_validator,
     uses,
+    weigh,
 )
 
 LARGEST_WEIGHT = 2**31 - 1
@@ -66,9 +66,4 @@ class RequestedToCapacityRatio(Priority):
         Containers that ask for no cpu or memory count with defaults; what nodes do not have does not count, nor do
         extended resources that the pod does not ask for.
         """
-        mean = WeightedMean(len(nodes))
-        for resource, weight in self.args.weights.items():
-            share = self.resources.share(pod, resource, nodes, nonzero=True)
-            if share is not None:
-                mean.add(*self.args.rate(share), weight)
-        return mean.round()
+        return weigh(self.resources, pod, nodes, self.args.weights.items(), self.args.rate).round()

@@ -5,7 +5,8 @@
     file or SIGHUP ──> load ──> bind on an empty mirror ──> list new kinds ──> build new caches ──> swap
                          └────────────┴────────────────────────┴──────────────────> the last good one stays
 
-Requests are answered all the while; the swap comes between two of them. What nobody uses any more is dropped after it.
+Requests are answered all the while: caches are built in short steps, and the swap comes between two requests. What
+nobody uses any more is dropped after it.
 """
 
 from __future__ import annotations
@@ -185,8 +186,9 @@ class Reloader:
         try:
             await self._informers.add(kinds, wanted.reload.sync_seconds)
             for cache in used_caches(*trial.values()):
-                self._mirror.cache(cache)
-                await asyncio.sleep(0)  # one that is built from a large cluster takes a while
+                with contextlib.closing(self._mirror.build_cache(cache)) as steps:
+                    for _ in steps:
+                        await asyncio.sleep(0)  # requests and events come between two steps
             await self._complete_pods(wanted.reload.sync_seconds)
             profiles = bind_sourced(registry, self._mirror, sourced)
             configuration, waiting = merge(self._configuration, wanted)

@@ -31,6 +31,7 @@ from extender.framework.device import DeviceAsk, DeviceRequest, Grant
 from extender.framework.device_convention import CONVENTIONS, UNREADABLE
 from extender.framework.device_packing import DevicePacking
 from extender.framework.device_pool import GARBLED, DevicePool
+from extender.framework.eviction import EvictedPods
 from extender.framework.free_volume import FreeVolumes, VolumeChoice
 from extender.framework.in_tree_limit import InTreeLimits
 from extender.framework.namespace import NamespaceLabels
@@ -53,13 +54,15 @@ from extender.framework.service_spread import count_service_pods, score_spread
 from extender.framework.storage_capacity import StorageCapacities
 from extender.framework.storage_use import StorageUse
 from extender.framework.utilization import (
+    Rating,
     ScoredResources,
     ShapePoint,
     UtilizationShape,
     WeightedMean,
     check_points,
-    measure_free_percents,
-    measure_percents,
+    rate_free,
+    rate_used,
+    weigh,
 )
 from extender.framework.volume import StorageObjects
 from extender.model.affinity import AffinityTerm, AffinityTerms, compile_affinity
@@ -166,6 +169,7 @@ __all__ = [
     "DevicePacking",
     "DevicePool",
     "DeviceRequest",
+    "EvictedPods",
     "Fault",
     "Field",
     "FreeVolumes",
@@ -204,6 +208,7 @@ __all__ = [
     "Priority",
     "Provider",
     "QuantityError",
+    "Rating",
     "Refusal",
     "RequestedResources",
     "Requirement",
@@ -245,10 +250,10 @@ __all__ = [
     "is_extended_resource",
     "is_qualified_name",
     "lengthen",
-    "measure_free_percents",
-    "measure_percents",
     "model_validator",
     "normalize_to_best",
+    "rate_free",
+    "rate_used",
     "read_address_count",
     "requested_bytes",
     "score_spread",
@@ -260,4 +265,5 @@ __all__ = [
     "storage_class_name",
     "tolerates",
     "uses",
+    "weigh",
 ]

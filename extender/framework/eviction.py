@@ -43,6 +43,40 @@ class PlacedPods(Cache):
         return {self.table.name(row): sorted(pod.key for pod in pods) for row, pods in self._by_row.items()}
 
 
+class EvictedPods(Cache):
+    """The pods that a simulation has evicted and not brought back; none while nothing is simulated."""
+
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
+        self._evicted: dict[str, tuple[int, PodInfo]] = {}
+        self._back: set[str] = set()
+
+    def evict_pod(self, row: int, pod: PodInfo) -> None:
+        """Note a pod that is taken out."""
+        self._evicted[pod.uid] = (row, pod)
+
+    def restore_pod(self, row: int, pod: PodInfo) -> None:  # noqa: ARG002
+        """Undo ``evict_pod``."""
+        del self._evicted[pod.uid]
+
+    def add_pod(self, row: int, pod: PodInfo) -> None:  # noqa: ARG002
+        """Note an evicted pod that is brought back."""
+        if pod.uid in self._evicted:
+            self._back.add(pod.uid)
+
+    def remove_pod(self, row: int, pod: PodInfo) -> None:  # noqa: ARG002
+        """Undo ``add_pod``."""
+        self._back.discard(pod.uid)
+
+    def gone(self) -> list[tuple[int, PodInfo]]:
+        """Return the pods that are out now, each with the row it was on."""
+        return [entry for uid, entry in self._evicted.items() if uid not in self._back]
+
+    def dump(self) -> Any:
+        """Return the pods' keys, sorted."""
+        return sorted(pod.key for _, pod in self.gone())
+
+
 class Budget(msgspec.Struct, frozen=True, gc=False):
     """One disruption budget: whom it protects and how many more of them may be evicted."""
 

@@ -13,13 +13,15 @@ changes one event at a time, and ``what_if`` applies some, lets the caller look,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from extender.framework.cache import Cache
+from extender.framework.filling import Filling
 from extender.framework.store import FoldingStore
 from extender.model.kind import NODES, PODS, Kind, Store, object_key
 from extender.model.node import NodeInfo, read_node
@@ -58,6 +60,7 @@ class Mirror:
         self._pods_being_listed: int | None = None
         self._pods_listed: int | None = None
         self._caches: dict[type[Cache], Cache] = {}
+        self._folding: dict[type[Cache], Cache | Filling] = {}
         self._generations: dict[type[Cache], int] = {}
         self._objects: dict[Kind, dict[str, Any]] = {}
 
@@ -69,21 +72,38 @@ class Mirror:
         Records of pods keep only annotations that some cache declares. Where a new cache declares others and pods are
         listed already, ``pods_outdated`` is true until they have been listed again.
         """
-        found = self._caches.get(cache_class)
-        if found is None:
-            self.reader.keep(cache_class.annotations)
-            self._generations[cache_class] = self.reader.generation if cache_class.annotations else 0
-            found = cache_class(self.table)
-            self.fill(found)
-            self._caches[cache_class] = found
-            self.table.on_grow(found.grow)
-        return cast(C, found)
+        for _ in self.build_cache(cache_class):
+            pass
+        return cast(C, self._caches[cache_class])
+
+    def build_cache(self, cache_class: type[Cache], objects_a_step: int = 100) -> Generator[None]:
+        """Build a cache in steps of so many objects, where it is new; events may be folded between two steps.
+
+        Nothing can read it until the last one. Closing the iterator before leaves nothing of it.
+        """
+        if cache_class in self._caches:
+            return
+        self.reader.keep(cache_class.annotations)
+        self._generations[cache_class] = self.reader.generation if cache_class.annotations else 0
+        built = cache_class(self.table)
+        self.table.on_grow(built.grow)
+        self._folding[cache_class] = filling = Filling(built)
+        try:
+            replayed = self._replay(filling)
+            while sum(1 for _ in islice(replayed, objects_a_step)):
+                yield
+            self._caches[cache_class] = self._folding[cache_class] = built
+        finally:
+            if cache_class not in self._caches:
+                self._stop_folding(cache_class, built)
 
     def drop_cache(self, cache_class: type[Cache]) -> None:
         """Keep a cache up to date no longer; nothing may read it any more."""
-        dropped = self._caches.pop(cache_class)
-        del self._generations[cache_class]
-        self.table.forget_listener(dropped.grow)
+        self._stop_folding(cache_class, self._caches.pop(cache_class))
+
+    def _stop_folding(self, cache_class: type[Cache], cache: Cache) -> None:
+        del self._folding[cache_class], self._generations[cache_class]
+        self.table.forget_listener(cache.grow)
 
     @property
     def pods_outdated(self) -> bool:
@@ -102,20 +122,28 @@ class Mirror:
 
     def fill(self, cache: Cache) -> None:
         """Fold everything that exists now into an empty cache."""
-        for row in self.table.rows().tolist():
-            cache.add_node(row, cast(NodeInfo, self.table.infos[row]))
-        for info in self._counted():
-            cache.add_pod(self.table.index[info.node_name], info)
-        for kind in cache.kinds:
-            for item in self._objects.get(kind, {}).values():
-                cache.add(kind, item)
+        for _ in self._replay(cache):
+            pass
 
-    def _counted(self) -> Iterator[PodInfo]:
-        for info in self.pods.values():
-            if info.node_name:
-                yield info
-        for assumed in self.assumed.values():
-            yield assumed.info
+    def _replay(self, cache: Cache | Filling) -> Iterator[None]:
+        """Fold what exists, one object a step. Each is looked up in its step, as it is then."""
+        for name in list(self.table.index):
+            row = self.table.index.get(name)
+            node = None if row is None else self.table.infos[row]
+            if row is not None and node is not None:
+                cache.add_node(row, node)
+            yield
+        for uid in [*self.by_uid, *(self.assumed.keys() - self.by_uid.keys())]:
+            info = self.placed(uid)
+            if info is not None:
+                cache.add_pod(self.table.index[info.node_name], info)
+            yield
+        for kind in cache.kinds:
+            for key in list(self._objects.get(kind, ())):
+                item = self._objects.get(kind, {}).get(key)
+                if item is not None:
+                    cache.add(kind, item)
+                yield
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -140,13 +168,13 @@ class Mirror:
 
     def _put_node(self, node: NodeInfo) -> None:
         row = self.table.add(node)
-        for cache in self._caches.values():
+        for cache in self._folding.values():
             cache.add_node(row, node)
         self.version += 1
 
     def _take_node(self, node: NodeInfo) -> None:
         row = self.table.index[node.name]
-        for cache in self._caches.values():
+        for cache in self._folding.values():
             cache.remove_node(row, node)
         self.table.remove(row)
         self.version += 1
@@ -194,14 +222,14 @@ class Mirror:
     def _count(self, info: PodInfo) -> None:
         if info.node_name:
             row = self.table.hold(info.node_name)
-            for cache in self._caches.values():
+            for cache in self._folding.values():
                 cache.add_pod(row, info)
             self.version += 1
 
     def _uncount(self, info: PodInfo) -> None:
         if info.node_name:
             row = self.table.index[info.node_name]
-            for cache in self._caches.values():
+            for cache in self._folding.values():
                 cache.remove_pod(row, info)
             self.table.drop(row)
             self.version += 1
@@ -238,8 +266,8 @@ class Mirror:
             self.delete_object(kind, key)
         del self._objects[kind]
 
-    def _caches_of(self, kind: Kind) -> list[Cache]:
-        return [cache for cache in self._caches.values() if kind in cache.kinds]
+    def _caches_of(self, kind: Kind) -> list[Cache | Filling]:
+        return [cache for cache in self._folding.values() if kind in cache.kinds]
 
     # --- assumed pods ------------------------------------------------------------------------------------------------
 
@@ -317,14 +345,14 @@ class Mirror:
 
     def _evict(self, info: PodInfo) -> None:
         row = self.table.index[info.node_name]
-        for cache in self._caches.values():
+        for cache in self._folding.values():
             cache.evict_pod(row, info)
         self.table.drop(row)
         self.version += 1
 
     def _restore(self, info: PodInfo) -> None:
         row = self.table.hold(info.node_name)
-        for cache in self._caches.values():
+        for cache in self._folding.values():
             cache.restore_pod(row, info)
         self.version += 1
 

@@ -94,7 +94,9 @@ class RequestedResources(Cache):
         if nonzero and resource in _NONZERO_RESOURCES:
             requested, asked = self.nonzero, pod.shape.nonzero[position]
         else:
-            requested, asked = self.requested, pod.requests.get(resource, 0)
+            # Scores that reckon with defaults leave out what is asked for the pod as a whole, huge pages among it.
+            asked_for = pod.container_requests if nonzero else pod.requests
+            requested, asked = self.requested, asked_for.get(resource, 0)
         if not asked and resource not in _FIRST_RESOURCES:
             return None
         return Share(nodes.take(self.allocatable[position]), nodes.take(requested[position]), asked)

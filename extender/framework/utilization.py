@@ -6,22 +6,29 @@ of the rules for arguments: apis/config/validation of 1.36.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from extender.framework.algorithm import MAX_NODE_SCORE, Args
-from extender.framework.resource import Share
+from extender.framework.candidate import Nodes
+from extender.framework.resource import RequestedResources, Share
 from extender.model.column import BoolArray, IntArray
+from extender.model.pod import PendingPod
 
 MAX_SHAPE_SCORE: Final = 10
 """The best score that a point of a shape can have (source: config.MaxCustomPriorityScore)."""
 
 SHAPE_SCORE: Final = MAX_NODE_SCORE // MAX_SHAPE_SCORE
 """What one of its points of score is worth."""
+
+
+Rating: TypeAlias = tuple[IntArray, BoolArray]
+"""Scores of one resource, 0 to 100 and truncated, and where it counts at all; both of shape (candidates,)."""
 
 
 class ShapePoint(Args):
@@ -63,7 +70,7 @@ class UtilizationShape(Args):
         line[self.shape[-1].utilization :] = self.shape[-1].score * SHAPE_SCORE
         return line
 
-    def rate(self, share: Share) -> tuple[IntArray, BoolArray]:
+    def rate(self, share: Share) -> Rating:
         """Return the score of one resource, 0 to 100, and where it counts at all; shapes (candidates,).
 
         It counts for nothing on nodes that do not have it, and where its score is 0.
@@ -78,10 +85,15 @@ def measure_percents(share: Share) -> IntArray:
     return used * 100 // np.maximum(share.allocatable, 1)
 
 
-def measure_free_percents(share: Share) -> IntArray:
-    """Return how much of a resource would be left with the pod, 0 to 100, truncated; shape (candidates,)."""
+def rate_used(share: Share) -> Rating:
+    """Return the percentage of a resource that would be in use with the pod, and where it counts: on nodes with it."""
+    return measure_percents(share), share.allocatable != 0
+
+
+def rate_free(share: Share) -> Rating:
+    """Return the percentage of a resource that would be left with the pod, and where it counts: on nodes with it."""
     free: IntArray = np.maximum(share.allocatable - share.requested - share.asked, 0)
-    return free * 100 // np.maximum(share.allocatable, 1)
+    return free * 100 // np.maximum(share.allocatable, 1), share.allocatable != 0
 
 
 class ScoredResource(Args):
@@ -110,6 +122,11 @@ class ScoredResources(Args):
     def _default(cls, value: Any) -> Any:
         return CPU_AND_MEMORY if value in (None, []) else value
 
+    @property
+    def weights(self) -> list[tuple[str, int]]:
+        """The resources by name, each with its weight."""
+        return [(resource.name, resource.weight) for resource in self.resources]
+
 
 class WeightedMean:
     """Takes the scores of one resource after another; the mean is over those that count on a node, 0 where none does.
@@ -137,3 +154,23 @@ class WeightedMean:
     @property
     def _divisor(self) -> IntArray:
         return np.maximum(self._weights, 1)
+
+
+def weigh(
+    resources: RequestedResources,
+    pod: PendingPod,
+    nodes: Nodes,
+    weights: Iterable[tuple[str, int]],
+    rate: Callable[[Share], Rating],
+) -> WeightedMean:
+    """Return the mean over the resources named in ``weights``, as ``rate`` scores the share of each with the pod.
+
+    Containers that ask for no cpu or memory count with defaults; what nodes do not have does not count, nor do extended
+    resources that the pod does not ask for.
+    """
+    mean = WeightedMean(len(nodes))
+    for resource, weight in weights:
+        share = resources.share(pod, resource, nodes, nonzero=True)
+        if share is not None:
+            mean.add(*rate(share), weight)
+    return mean

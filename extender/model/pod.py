@@ -285,6 +285,17 @@ class PendingPod:
         return self.shape.requests
 
     @cached_property
+    def container_requests(self) -> PodRequests:
+        """The same without what is asked for the pod as a whole.
+
+        Raises:
+            QuantityError: a request cannot be read.
+        """
+        if self.spec.resources is None:
+            return self.requests
+        return pod_requests(self.object, placed=False, pod_level=False)
+
+    @cached_property
     def claims(self) -> tuple[ClaimUse, ...]:
         """The claims among the pod's volumes, in order."""
         return tuple(claim_uses(self.name, self.spec.volumes or ()))

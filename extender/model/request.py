@@ -41,13 +41,14 @@ _EMPTY_STATUS = PodStatus()
 _Nanos: TypeAlias = dict[str, int]
 
 
-def pod_requests(pod: Pod, *, placed: bool) -> PodRequests:
+def pod_requests(pod: Pod, *, placed: bool, pod_level: bool = True) -> PodRequests:
     """Count the requests of ``pod``: as part of its node's load if ``placed``, else as the pod to find a node for.
 
-    What the kubelet has granted to a pod resized in place counts for placed pods only. Raises ``QuantityError``.
+    What the kubelet has granted to a pod resized in place counts for placed pods only. Without ``pod_level`` the
+    requests of the pod as a whole do not count. Raises ``QuantityError``.
     """
     spec, status = _parts(pod, placed)
-    total = _total(spec, status, {}, _pod_level(spec, status))
+    total = _total(spec, status, {}, _pod_level(spec, status) if pod_level else {})
     return {
         name: amount
         for name, nanos in total.items()

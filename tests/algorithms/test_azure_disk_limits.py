@@ -3,59 +3,17 @@
 import pytest
 
 from algorithms.azure_disk_limits import MOST_DISKS, AzureDiskLimits
-from extender.framework import SKIP
-from extender.framework.in_tree_limit import REASON
-from extender.framework.runner import Outcome
-from extender.testing.lab import Lab
-from extender.testing.maker import make_node, make_pod
-from tests.algorithms.storage import claim, csi_node, storage_class, volume
+from tests.algorithms.disk import CASES, Disks
 
-PLUGIN = "kubernetes.io/azure-disk"
-FULL = Outcome((REASON,), resolvable=True, algorithm="AzureDiskLimits")
-
-
-def disk(name):
-    return {"name": "v", "azureDisk": {"diskName": name}}
-
-
-def pod(name, node=None, *volumes):
-    return make_pod(name, node=node, volumes=volumes)
-
-
-OBJECTS = [
-    make_node("empty"),
-    make_node("full"),
-    make_node("large", allocatable={"attachable-volumes-azure-disk": MOST_DISKS + 1}),
-    make_node("moved"),
-    csi_node("moved", migrated=[PLUGIN]),
-    storage_class("made", PLUGIN),
-    claim("waiting", "made"),
-    claim("bound", volume="v"),
-    volume("v", source={"azureDisk": {"diskName": "disk-0"}}),
-    *(
-        pod(f"{node}-{place}", node, disk(f"disk-{place}"))
-        for node in ("full", "large", "moved")
-        for place in range(MOST_DISKS)
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("volumes", "refused"),
-    [
-        pytest.param([], SKIP, id="a pod without volumes has no opinion asked of it"),
-        pytest.param([{"name": "v", "awsElasticBlockStore": {"volumeID": "vol"}}], SKIP, id="nor has one with others"),
-        pytest.param([disk("new")], {"full"}, id="a disk must fit beside those that are there"),
-        pytest.param(["bound", disk("disk-1")], set(), id="disks that are there already cost nothing"),
-        pytest.param(["bound", "waiting"], {"full"}, id="a disk that is yet to be made counts"),
-        pytest.param(["waiting", disk("new")], {"full", "large"}, id="what a node says it takes counts first"),
-    ],
+DISKS = Disks(
+    AzureDiskLimits, "kubernetes.io/azure-disk", "attachable-volumes-azure-disk", MOST_DISKS, "azureDisk", "diskName"
 )
+
+
+@pytest.mark.parametrize(("volumes", "refused"), CASES)
 def test_filter(volumes, refused):
-    found = Lab(OBJECTS).filter(AzureDiskLimits, pod("p", None, *volumes))
-    assert found == (SKIP if refused is SKIP else dict.fromkeys(refused, FULL))
+    assert DISKS.filter(volumes) == DISKS.expected(refused)
 
 
 def test_the_arguments_say_what_nodes_take_that_do_not_tell_themselves():
-    found = Lab(OBJECTS).filter(AzureDiskLimits, pod("p", None, disk("x"), disk("y")), {"maxVolumes": 1})
-    assert found.keys() == {"empty", "full", "large"}
+    assert DISKS.filter(["x", "y"], {"maxVolumes": 1}).keys() == {"empty", "full", "large"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -89,6 +89,10 @@ class Ledger(Cache):
         }
 
 
+class Late(Ledger):
+    """One that is built in steps while the mirror is told things."""
+
+
 def node_object(name: str, state: NodeState, version: int) -> Node:
     found = make_node(name, cpu=state.cpu, unschedulable=state.unschedulable)
     found["metadata"]["resourceVersion"] = str(version)
@@ -137,6 +141,7 @@ class MirrorMachine(RuleBasedStateMachine):
         self.pods: dict[str, PodState] = {}
         self.assumed: dict[str, tuple[str, PodState, float | None]] = {}
         self.version = 0
+        self.building: Generator[None] | None = None
 
     def next_version(self) -> int:
         self.version += 1
@@ -283,6 +288,23 @@ class MirrorMachine(RuleBasedStateMachine):
         found = self.mirror.placed(uid(key, state.life))
         assert found is not None
         return found
+
+    # --- a cache that is new ---
+
+    @rule(objects=st.integers(1, 3))
+    def build_a_step(self, objects: int) -> None:
+        if self.building is None:
+            self.building = self.mirror.build_cache(Late, objects)
+        if next(self.building, self) is self:
+            assert self.mirror.cache(Late).dump() == self.mirror.cache(Ledger).dump()
+            self.mirror.drop_cache(Late)
+            self.building = None
+
+    @rule()
+    def give_up_building(self) -> None:
+        if self.building is not None:
+            self.building.close()
+            self.building = None
 
     # --- what holds after each step ---
 

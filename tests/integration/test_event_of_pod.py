@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from extender.cluster.apiserver import Fault, ServerOptions
-from extender.testing import ExtenderCallError, make_node, make_pod
+from extender.testing import make_node, make_pod
 from extender.testing.cluster import RunningService, running_service
+from tests.integration.bound import bind
 
 NODES = [make_node("n1", cpu="4"), make_node("n2", cpu="4"), make_node("n3", cpu="4", unschedulable=True)]
 
@@ -32,16 +33,6 @@ def one_event(service: RunningService, reason: str) -> dict[str, Any]:
     (event,) = events(service)
     assert event["reason"] == reason
     return event
-
-
-def bind(service: RunningService, pod: dict[str, Any], node: str) -> str:
-    meta = pod["metadata"]
-    with service.scheduler(http_timeout_seconds=10) as scheduler:
-        try:
-            scheduler.bind(meta["namespace"], meta["name"], meta["uid"], node)
-        except ExtenderCallError as error:
-            return str(error)
-    return ""
 
 
 def test_a_bound_pod_has_one_event_however_often_it_is_bound(service: RunningService) -> None:

@@ -19,8 +19,9 @@ import yaml
 from algorithms.compute_resource import NO_FREE_DEVICE, NO_FREE_MEMORY
 from extender.cluster.apiserver import ApiServer, Fault, Interruption
 from extender.framework import DevicePool
-from extender.testing import ExtenderCallError, make_node, make_pod
+from extender.testing import make_node, make_pod
 from extender.testing.cluster import RunningService, running_service
+from tests.integration import bound
 
 PATIENCE_SECONDS = 30.0
 DEVICES, REQUEST, ALLOCATED = (
@@ -55,14 +56,7 @@ def create(service: RunningService, pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def bind(service: RunningService, pod: dict[str, Any], node: str = "n0") -> str:
-    """Have a pod bound as kube-scheduler does, and return the error, empty where it is bound."""
-    meta = pod["metadata"]
-    with service.scheduler(http_timeout_seconds=PATIENCE_SECONDS) as scheduler:
-        try:
-            scheduler.bind(meta["namespace"], meta["name"], meta["uid"], node)
-        except ExtenderCallError as error:
-            return str(error)
-    return ""
+    return bound.bind(service, pod, node, seconds=PATIENCE_SECONDS)
 
 
 def bind_all(service: RunningService, pods: dict[str, str], **request: Any) -> list[str]:
