@@ -334,8 +334,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: is not YAML: {error}") from error
-    if tree is None:
-        return {}
+    if tree is None:  # a write that was cut short must not put everything back to its default
+        raise ConfigurationError(f"{path}: is empty; write {{}} where nothing is to be set")
     if not isinstance(tree, dict):
         raise ConfigurationError(f"{path}: must hold one {KIND} object")
     return tree

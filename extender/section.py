@@ -77,7 +77,7 @@ class ProfileSection(Section):
     scheduler_name: Annotated[str, Field(min_length=1)] = DEFAULT_SCHEDULER
     """The ``spec.schedulerName`` of the pods that it serves."""
     provider: Annotated[str, Field(min_length=1)] = DEFAULT_PROVIDER
-    """A set of algorithms by name, which the lists below change."""
+    """A set of algorithms, by its name or as ``module:PROVIDER``, which the lists below change."""
     predicates: Predicates = Predicates()
     priorities: Priorities = Priorities()
     always_check_all_predicates: bool = False

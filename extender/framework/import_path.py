@@ -1,4 +1,4 @@
-"""Import paths ``module:Class``, followed step by step, so that an error tells which step failed.
+"""Import paths ``module:attribute``, followed step by step, so that an error tells which step failed.
 
 Each error begins with ``origin``, which says where the path stands.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from extender.errors import ConfigurationError
 from extender.framework.algorithm import Algorithm
+from extender.framework.provider import Provider
 
 
 def import_algorithm(path: str, origin: str) -> type[Algorithm]:
@@ -22,9 +23,28 @@ def import_algorithm(path: str, origin: str) -> type[Algorithm]:
         ConfigurationError: the form is wrong, there is no such module or attribute, the module fails, or what is there
             is no algorithm.
     """
-    module_path, _, attribute = path.partition(":")
+    found = _import_attribute(path, origin, "module:Class")
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise ConfigurationError(f"{origin}: {_attribute_of(path)!r} is not a subclass of Predicate or Priority")
+    return found
+
+
+def import_provider(path: str, origin: str) -> Provider:
+    """Return the provider at ``path``.
+
+    Raises:
+        ConfigurationError: as for algorithms.
+    """
+    found = _import_attribute(path, origin, "module:PROVIDER")
+    if not isinstance(found, Provider):
+        raise ConfigurationError(f"{origin}: {_attribute_of(path)!r} is not a Provider")
+    return found
+
+
+def _import_attribute(path: str, origin: str, form: str) -> Any:
+    module_path, attribute = path.partition(":")[0], _attribute_of(path)
     if not (_is_dotted(module_path) and _is_dotted(attribute)):
-        raise ConfigurationError(f"{origin} must have the form 'module:Class'")
+        raise ConfigurationError(f"{origin} must have the form '{form}'")
     if not _exists(module_path, origin):
         raise ConfigurationError(f"{origin}: no module named {module_path!r}; is its package installed?")
     found: Any = import_module(module_path, origin)
@@ -32,9 +52,11 @@ def import_algorithm(path: str, origin: str) -> type[Algorithm]:
         found = getattr(found, name, None)
     if found is None:
         raise ConfigurationError(f"{origin}: module {module_path!r} has no attribute {attribute!r}")
-    if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise ConfigurationError(f"{origin}: {attribute!r} is not a subclass of Predicate or Priority")
     return found
+
+
+def _attribute_of(path: str) -> str:
+    return path.partition(":")[2]
 
 
 def import_module(path: str, origin: str = "") -> ModuleType:

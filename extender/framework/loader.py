@@ -13,7 +13,7 @@ from types import ModuleType
 
 from extender.errors import ConfigurationError
 from extender.framework.algorithm import Algorithm
-from extender.framework.import_path import import_algorithm, import_module
+from extender.framework.import_path import import_algorithm, import_module, import_provider
 from extender.framework.plugin import Plugin
 from extender.framework.provider import Provider
 from extender.framework.registry import Registry, nearest
@@ -46,14 +46,18 @@ def providers(package: str = IN_TREE_PACKAGE) -> Sequence[Provider]:
 
 
 def load_provider(name: str, registry: Registry, package: str = IN_TREE_PACKAGE) -> Provider:
-    """Register the providers of ``package`` and return the one called ``name``.
+    """Register the providers of ``package`` and return the one called ``name``, or the one at ``module:PROVIDER``.
 
     Raises:
-        ConfigurationError: there is none; names the nearest one.
+        ConfigurationError: there is none; names the nearest one, or says at which step it could not be loaded.
     """
     for provider in providers(package):
         registry.register_provider(provider)
-    return registry.provider(name)
+    if ":" not in name:
+        return registry.provider(name)
+    found = import_provider(name, f"import path {name!r}")
+    registry.register_provider(found)
+    return found
 
 
 def load(reference: str, registry: Registry, package: str = IN_TREE_PACKAGE) -> str:

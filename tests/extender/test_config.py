@@ -95,7 +95,7 @@ def findings(tree: Any, tmp_path: Path, *settings: str, **environment: str) -> t
 
 
 def test_the_defaults_are_those_promised(tmp_path: Path) -> None:
-    assert load("", tmp_path).model_dump(by_alias=True) == DEFAULTS
+    assert load("{}", tmp_path).model_dump(by_alias=True) == DEFAULTS
     assert load_configuration(environment={}).model_dump(by_alias=True) == DEFAULTS
 
 
@@ -111,7 +111,7 @@ def test_the_whole_default_written_down_is_the_default(tmp_path: Path) -> None:
 
 
 def test_what_is_read_cannot_be_changed(tmp_path: Path) -> None:
-    configuration = load("", tmp_path)
+    configuration = load("{}", tmp_path)
     with pytest.raises(ValueError, match="frozen"):
         configuration.server.port = 1
 
@@ -191,6 +191,8 @@ def test_a_single_finding(tree: Any, finding: str, tmp_path: Path) -> None:
         ("server: {port: 1", "is not YAML: "),
         ("- a\n- b\n", "must hold one ExtenderConfiguration object"),
         ("just text", "must hold one ExtenderConfiguration object"),
+        ("", "is empty; write {} where nothing is to be set"),
+        ("# nothing but words\n", "is empty; write {} where nothing is to be set"),
         ("a: 1\n---\nb: 2\n", "is not YAML: "),
     ],
     ids=repr,
@@ -227,7 +229,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 
 def test_values_of_flags_and_environment_are_read_as_yaml(tmp_path: Path) -> None:
     configuration = load(
-        "",
+        "{}",
         tmp_path,
         "server.pathPrefixes=[/a, /b]",
         "profiles=[{priorities: {enabled: [{name: NodeAffinity, weight: 2}]}}]",

@@ -128,6 +128,36 @@ def test_a_provider_that_cannot_be_kept_is_refused(provider: Provider, part: str
         registry.register_provider(provider)
 
 
+HOUSE = Provider("House", predicates=("NodeName", f"{PATH}:Picky"), priorities={"ImageLocality": 7})
+"""A provider from outside, found at an import path."""
+
+
+def test_a_provider_from_outside_is_named_by_its_import_path() -> None:
+    house = {"schedulerName": "house", "provider": f"{__name__}:HOUSE"}
+    changed = {**house, "schedulerName": "changed", "predicates": {"disabled": ["NodeName"]}}
+    configuration = ExtenderConfiguration.model_validate({"profiles": [house, changed]})
+    profiles = bind_profiles(Registry(), Mirror(), configuration)
+    assert names(profiles["house"]) == [*DEFAULT.mandatory, "NodeName", "Picky"]
+    assert weights(profiles["house"]) == {"ImageLocality": 7}
+    assert names(profiles["changed"]) == [*DEFAULT.mandatory, "Picky"]
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        (f"{__name__}:ABSENT", "has no attribute 'ABSENT'"),
+        (f"{__name__}:PATH", "'PATH' is not a Provider"),
+        ("no.such.module:HOUSE", "no module named 'no.such.module'; is its package installed?"),
+        ("odd path:", "must have the form 'module:PROVIDER'"),
+    ],
+    ids=["no such attribute", "something else", "no such module", "a malformed path"],
+)
+def test_a_provider_that_cannot_be_found_says_at_which_step(path: str, part: str) -> None:
+    (finding,) = findings(provider=path)
+    assert finding.startswith("profiles[0].provider: ")
+    assert part in finding
+
+
 # --- a profile over a provider ---------------------------------------------------------------------------------------
 
 

@@ -92,7 +92,7 @@ def test_a_source_knows_the_files_that_the_configuration_names(tmp_path: Path) -
     policy.write_text("kind: Policy")
     assert source.has_changed()
     source.load()
-    file.write_text("")
+    file.write_text("{}")
     source.load()
     policy.write_text("kind: Other")
     assert not source.has_changed()
