@@ -76,6 +76,11 @@ class Informers:
                 reflector.resource_version = None
                 self._run(reflector)
 
+    def rouse(self) -> None:
+        """Have all that wait before another attempt try now, because the API server has been reached."""
+        for reflector in self.reflectors:
+            reflector.rouse()
+
     def _run(self, reflector: Reflector) -> None:
         self._tasks[reflector.kind] = asyncio.create_task(reflector.run(), name=f"informer {reflector.kind.plural}")
 

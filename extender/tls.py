@@ -11,12 +11,12 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from extender.config import MutualTlsSection, TlsSection
+from extender.config import ExtenderConfiguration, MutualTlsSection, TlsSection
 from extender.errors import ConfigurationError
 from extender.telemetry import Metrics
 
@@ -26,8 +26,9 @@ _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----")
 _UNREADABLE: Final = "holds a certificate that cannot be read; write it anew"
+_PLAIN: Final = "HTTP_REQUEST"
 _HINTS: Final = {
-    "HTTP_REQUEST": "plain HTTP was sent: let urlPrefix begin with https://",
+    _PLAIN: "plain HTTP was sent: let urlPrefix begin with https://",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "no client certificate was shown: set certFile and keyFile of tlsConfig",
     "CERTIFICATE_VERIFY_FAILED": "clientCaFile does not vouch for the client certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the caller does not trust the certificate: check caFile of its tlsConfig",
@@ -36,62 +37,24 @@ _HINTS: Final = {
 """What to do about failed handshakes, by OpenSSL's reason."""
 
 
-class ServerTls:
-    """The certificates of one port; ``context`` is what to listen with.
+class CertificateFiles:
+    """The files that the section ``tls`` of a port names; ``names`` has them by key."""
 
-    ``port`` is the section of the configuration, ``server`` or ``management``.
-    """
+    def __init__(self, port: str, section: TlsSection) -> None:
+        self._path = f"{port}.tls"
+        self._section = section
+        self.names = {"certFile": section.cert_file, "keyFile": section.key_file}
+        if isinstance(section, MutualTlsSection) and section.client_ca_file:
+            self.names["clientCaFile"] = section.client_ca_file
 
-    def __init__(self, port: str, section: TlsSection, metrics: Metrics) -> None:
-        """Load the files.
+    def read(self) -> dict[str, bytes]:
+        """Return what the files hold, by key.
 
         Raises:
-            ConfigurationError: they cannot be used; names the key, the file and the remedy.
+            ConfigurationError: some cannot be read; all findings at once.
         """
-        self._path = f"{port}.tls"
-        self._port = port
-        self._section = section
-        self._metrics = metrics
-        self._files = {"certFile": section.cert_file, "keyFile": section.key_file}
-        if isinstance(section, MutualTlsSection) and section.client_ca_file:
-            self._files["clientCaFile"] = section.client_ca_file
-        self._problem = ""
-        self._replaced_at = 0.0
-        self._contents = self._read()
-        self._current = self.context = self._build(self._contents)
-        self.context.sni_callback = self._hand_over
-        self.context.sslobject_class = _reporting(self._on_failure)
-        self._note_expiry()
-
-    async def follow(self) -> None:
-        """Look at the files every ``reloadSeconds``, for ever."""
-        while True:
-            await asyncio.sleep(self._section.reload_seconds)
-            self.check()
-
-    def check(self) -> None:
-        """Take over what the files hold now; what cannot be used leaves the last good context in place."""
-        try:
-            contents = self._read()
-            if contents == self._contents:
-                self._problem = ""
-                return
-            context = self._build(contents)
-        except ConfigurationError as error:
-            self._metrics.reloaded(self._port, "failed")
-            if str(error) != self._problem:  # a rotation may be half done, or stay so: say it once
-                _log.warning("certificates not replaced", extra={"port": self._port, "problem": str(error)})
-            self._problem = str(error)
-            return
-        self._problem = ""
-        self._contents, self._current, self._replaced_at = contents, context, time.time()
-        self._metrics.reloaded(self._port, "ok")
-        _log.info("certificates replaced", extra={"port": self._port})
-        self._note_expiry()
-
-    def _read(self) -> dict[str, bytes]:
         contents, problems = {}, []
-        for key, file in self._files.items():
+        for key, file in self.names.items():
             try:
                 contents[key] = Path(file).read_bytes()
             except OSError as error:
@@ -100,9 +63,13 @@ class ServerTls:
             raise ConfigurationError(problems)
         return contents
 
-    def _build(self, contents: dict[str, bytes]) -> ssl.SSLContext:
-        """Return a context of what the files hold, having checked that it can be used."""
-        problems = [f"{self._path}.{key}: {self._files[key]}: {text}" for key, text in _flaws(contents)]
+    def build(self, contents: dict[str, bytes]) -> ssl.SSLContext:
+        """Return a context of what the files hold, having checked that it can be used.
+
+        Raises:
+            ConfigurationError: it cannot; all findings at once.
+        """
+        problems = [f"{self._path}.{key}: {self.names[key]}: {text}" for key, text in _flaws(contents)]
         if problems:
             raise ConfigurationError(problems)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -113,10 +80,10 @@ class ServerTls:
         context.set_alpn_protocols(["http/1.1"])
         try:
             # With a password, if an empty one, an encrypted key is an error and not a prompt on the terminal.
-            context.load_cert_chain(self._files["certFile"], self._files["keyFile"], password="")
+            context.load_cert_chain(self.names["certFile"], self.names["keyFile"], password="")
         except ssl.SSLError as error:
-            text = f"cannot be used with keyFile {self._files['keyFile']}: {error.reason or error}; they must be a pair"
-            raise ConfigurationError(f"{self._path}.certFile: {self._files['certFile']}: {text}") from None
+            text = f"cannot be used with keyFile {self.names['keyFile']}: {error.reason or error}; they must be a pair"
+            raise ConfigurationError(f"{self._path}.certFile: {self.names['certFile']}: {text}") from None
         except OSError as error:  # gone since it was read
             raise ConfigurationError(f"{self._path}.certFile: cannot be read: {error.strerror}") from None
         if "clientCaFile" in contents:
@@ -133,8 +100,70 @@ class ServerTls:
             context.load_verify_locations(cadata=text)
         except (ssl.SSLError, ValueError):
             raise ConfigurationError(
-                f"{self._path}.clientCaFile: {self._files['clientCaFile']}: {_UNREADABLE}"
+                f"{self._path}.clientCaFile: {self.names['clientCaFile']}: {_UNREADABLE}"
             ) from None
+
+
+def certificate_problems(configuration: ExtenderConfiguration) -> Iterator[str]:
+    """Yield what is wrong with the certificates of both ports, each with key, file and remedy."""
+    for port, section in (("server", configuration.server.tls), ("management", configuration.management.tls)):
+        if section.cert_file:
+            files = CertificateFiles(port, section)
+            try:
+                files.build(files.read())
+            except ConfigurationError as error:
+                yield from error.problems
+
+
+class ServerTls:
+    """The certificates of one port; ``context`` is what to listen with.
+
+    ``port`` is the section of the configuration, ``server`` or ``management``.
+    """
+
+    def __init__(self, port: str, section: TlsSection, metrics: Metrics) -> None:
+        """Load the files.
+
+        Raises:
+            ConfigurationError: they cannot be used; names the key, the file and the remedy.
+        """
+        self._port = port
+        self._section = section
+        self._metrics = metrics
+        self._files = CertificateFiles(port, section)
+        self._problem = ""
+        self._replaced_at = 0.0
+        self._contents = self._files.read()
+        self._current = self.context = self._files.build(self._contents)
+        self.context.sni_callback = self._hand_over
+        self.context.sslobject_class = _reporting(self._on_failure)
+        self._note_expiry()
+
+    async def follow(self) -> None:
+        """Look at the files every ``reloadSeconds``, for ever."""
+        while True:
+            await asyncio.sleep(self._section.reload_seconds)
+            self.check()
+
+    def check(self) -> None:
+        """Take over what the files hold now; what cannot be used leaves the last good context in place."""
+        try:
+            contents = self._files.read()
+            if contents == self._contents:
+                self._problem = ""
+                return
+            context = self._files.build(contents)
+        except ConfigurationError as error:
+            self._metrics.reloaded(self._port, "failed")
+            if str(error) != self._problem:  # a rotation may be half done, or stay so: say it once
+                _log.warning("certificates not replaced", extra={"port": self._port, "problem": str(error)})
+            self._problem = str(error)
+            return
+        self._problem = ""
+        self._contents, self._current, self._replaced_at = contents, context, time.time()
+        self._metrics.reloaded(self._port, "ok")
+        _log.info("certificates replaced", extra={"port": self._port})
+        self._note_expiry()
 
     def _hand_over(self, handshake: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> int | None:
         """Have a handshake go on with the context built last; OpenSSL calls this also where no server is named."""
@@ -160,7 +189,7 @@ class ServerTls:
         for key, contents in self._contents.items():
             if key == "keyFile":
                 continue
-            file = self._files[key]
+            file = self._files.names[key]
             expiry = _first_expiry(contents)
             self._metrics.expiry(self._port, file, expiry)
             if expiry < now:
@@ -188,7 +217,8 @@ def _reporting(on_failure: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject
     """Return a handshake that tells why it failed, to the log and to the caller.
 
     Event loops do neither: they drop the alert that OpenSSL has written, so that kube-scheduler would read ``EOF``.
-    Asking for more input has them send it; the caller then hangs up, or the handshake times out.
+    Asking for more input has them send it; the caller then hangs up, or the handshake times out. One that sent plain
+    HTTP is hung up on.
     """
 
     class Handshake(ssl.SSLObject):
@@ -204,6 +234,8 @@ def _reporting(on_failure: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject
             except ssl.SSLError as error:
                 self._failure = error
                 on_failure(error)
+                if error.reason == _PLAIN:
+                    raise  # who speaks no TLS reads no alert, and would wait for an answer
                 raise ssl.SSLWantReadError from error
 
     return Handshake

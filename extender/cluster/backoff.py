@@ -36,6 +36,10 @@ class Backoff:
         self._ceiling_seconds = min(self._ceiling_seconds * 2, self._cap_seconds)
         return delay + min(max(retry_after_seconds or 0.0, 0.0), MAX_RETRY_AFTER_SECONDS)
 
+    def shortest(self) -> float:
+        """Return the seconds to wait before an attempt that is known to be worth it; the next wait stays as it is."""
+        return self._base_seconds * (0.5 + 0.5 * self._random())
+
     def reset(self) -> None:
         """Start over with the shortest delay, once things have been well for a while."""
         self._ceiling_seconds = self._base_seconds

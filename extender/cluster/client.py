@@ -216,7 +216,10 @@ class Client:
             self._opened = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
                 # Packing costs both ends more than the network between them.
-                headers={"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"},
+                headers=[
+                    *(("User-Agent", USER_AGENT), ("Accept", "application/json"), ("Accept-Encoding", "identity")),
+                    *self.connection.impersonation,
+                ],
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BUFFER_BYTES,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,6 +32,8 @@ class Connection:
     tls: TlsContext | None = None
     server_name: str | None = None
     proxy: str | None = None
+    impersonation: Sequence[tuple[str, str]] = ()
+    """Headers, by which requests are made in the name of another user."""
 
 
 def connect(
@@ -115,6 +117,7 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Connection:
         tls,
         cluster.tls_server_name or None,
         cluster.proxy_url or None,
+        access.impersonation(),
     )
 
 

@@ -7,6 +7,7 @@
 
 A verb pays for a fact, which is a tuple, and nothing else; one task makes texts of facts, logs them and writes them.
 Whatever the API server answers disturbs nobody: an event that it refuses is dropped, one that does not reach it waits.
+A server that has just started knows no roles yet, and denies what it allows a moment later: that is waited out.
 
 Limits: client-go ``tools/events`` and ``tools/record``, 1.36.
 """
@@ -41,6 +42,8 @@ CREATED, UPDATED = "created", "updated"
 QUEUE_FULL, POD_LIMIT, REFUSED, STALE = "queue-full", "pod-limit", "refused", "stale"
 
 _MOST_SERIES = 4096
+_MOST_DENIALS = 4
+"""So many in a row make a refusal; with the pauses between them, two seconds."""
 _MOST_INSTANCE = 128
 _TURN = 20
 """Facts made into texts before requests get their turn; about half a millisecond of work."""
@@ -102,6 +105,7 @@ class EventBroadcaster:
         self._held_until = -math.inf
         """Nothing is written before, on ``clock``, because the API server has failed or said so."""
         self._problem = ""
+        self._denials = 0
 
     # --- what verbs call ---------------------------------------------------------------------------------------------
 
@@ -232,7 +236,7 @@ class EventBroadcaster:
         series.written = count
         self.written[operation] += 1
         self._backoff.reset()
-        self._problem = ""
+        self._problem, self._denials = "", 0
         return True
 
     async def _write(self, series: Series) -> str:
@@ -272,11 +276,15 @@ class EventBroadcaster:
         level = logging.DEBUG if problem == self._problem else logging.WARNING
         _log.log(level, "event not written", extra={**series.fields, "problem": problem})
         self._problem = problem
-        if refusal or not isinstance(error, ClusterError):
+        is_denied = refusal is not None and refusal.code in (401, 403) and "being terminated" not in refusal.message
+        self._denials += is_denied
+        if is_denied and self._denials < _MOST_DENIALS:
+            pass
+        elif refusal or not isinstance(error, ClusterError):
             self._forget(series, REFUSED)
         else:
             self._waiting[series] = self._waiting.pop(series)  # others may fare better
-        if refusal and (refusal.code not in (401, 403) or "being terminated" in refusal.message):
+        if refusal and not is_denied:
             return True
         pause_seconds = self._backoff.next(error.retry_after_seconds if isinstance(error, ApiError) else None)
         self._held_until = self._clock() + pause_seconds

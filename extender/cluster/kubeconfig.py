@@ -10,6 +10,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -21,6 +22,10 @@ T = TypeVar("T")
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 """Name of the cluster extension that is passed to exec plug-ins as their configuration."""
+
+
+_IN_HEADER_NAMES = "!#$&'*+^`|"
+"""What header names may hold besides letters, digits and ``-._~``."""
 
 
 class NamedExtension(msgspec.Struct):
@@ -55,6 +60,10 @@ class User(msgspec.Struct, rename="kebab"):
     password: str | None = None
     exec: ExecCommand | None = None
     auth_provider: dict[str, Any] | None = None
+    as_user: str | None = msgspec.field(name="as", default=None)
+    as_uid: str | None = None
+    as_groups: list[str] | None = None
+    as_user_extra: dict[str, list[str]] | None = None
 
 
 class _Context(msgspec.Struct):
@@ -91,6 +100,23 @@ class Access:
         """Return the key of the user's certificate, None if there is none."""
         user, directory = self.user, self.user_directory
         return self._pem("client-key", user.client_key_data, directory, user.client_key)
+
+    def impersonation(self) -> list[tuple[str, str]]:
+        """Return the headers that ask to be taken for somebody else, in client-go's spelling.
+
+        Raises ConfigurationError when there is a group, uid or extra of nobody.
+        """
+        user = self.user
+        if not user.as_user:
+            if user.as_uid or user.as_groups or user.as_user_extra:
+                raise ConfigurationError(f"{self.origin}: as-uid, as-groups and as-user-extra need as; name the user")
+            return []
+        headers = [("Impersonate-User", user.as_user)]
+        headers += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
+        headers += [("Impersonate-Group", group) for group in user.as_groups or ()]
+        for key, values in (user.as_user_extra or {}).items():
+            headers += [(f"Impersonate-Extra-{quote(key, safe=_IN_HEADER_NAMES)}", value) for value in values]
+        return headers
 
     def cluster_info(self) -> dict[str, Any]:
         """Return what an exec plug-in is told of the cluster when it asks for it."""

@@ -38,8 +38,12 @@ _log = logging.getLogger(__name__)
 YIELD_EVERY = 200
 """Objects taken in before requests get their turn; some milliseconds of work."""
 
-WATCH_SECONDS = 300.0
-"""Shortest time after which a watch is asked to end; the longest is twice that, so that watches spread out."""
+_SHORTEST, _LONGEST = 0.5, 0.75
+"""Parts of the silence allowed after which a watch is asked to end, at random between them, so that watches spread out.
+
+An API server says nothing of what does not change, bookmarks included, where its etcd is not told to report progress.
+That it ends a watch in time is then the only sign that it is there.
+"""
 
 _ALMOST = 0.9
 """A stream that was given up when it had been quiet for this part of the time allowed was given up for being quiet."""
@@ -66,17 +70,19 @@ class Reflector:
         store: Store,
         *,
         page_size: int = 500,
-        silence_seconds: float = 75.0,
+        silence_seconds: float = 55.0,
         healthy_seconds: float = 10.0,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random_source: Callable[[], float] = random.random,
         observe_lag: Callable[[str, float], None] = lambda *_: None,
+        reached: Callable[[], None] = lambda: None,
     ) -> None:
-        """``silence_seconds`` must be above the minute between bookmarks.
+        """A watch that says nothing for ``silence_seconds`` is dead; one that is alive is asked to end before.
 
-        ``observe_lag`` is told the resource and the seconds from creation to store of each new object.
+        ``observe_lag`` is told the resource and the seconds from creation to store of each new object. ``reached`` is
+        called when a watch is open after failures: others may ``rouse`` then.
         An attempt that lasts for ``healthy_seconds`` makes the next one start without delay, or with the shortest.
         """
         self.kind = kind
@@ -98,6 +104,10 @@ class Reflector:
         self._sleep = sleep
         self._random = random_source
         self._observe_lag = observe_lag
+        self._reached = reached
+        self._rest: asyncio.Future[None] | None = None
+        self._may_rouse = self._may_hurry = True
+        """Whether the wait that goes on, or the next one, may be cut short: each once between two times of health."""
         self._failing_since = clock()
         self._fell_silent = False
         self._decoder = WatchDecoder(kind)
@@ -121,20 +131,41 @@ class Reflector:
         """Keep the store up to date until cancelled; every failure is logged, shown in ``failing``, and tried again."""
         while True:
             started = self._clock()
-            retry_after: float | None = None
+            failure: Exception | None = None
             try:
                 await self._attempt()
-                failed = False
             except Exception as error:
                 self._take_note(error)
-                retry_after = error.retry_after_seconds if isinstance(error, ApiError) else None
-                failed = True
+                failure = error
             # A server that ends each watch at once is not well, though nothing fails.
-            if self._clock() - started >= self._healthy_seconds:
+            if self._clock() - started >= min(self._healthy_seconds, _ALMOST * _SHORTEST * self._silence_seconds):
                 self._backoff.reset()
-                if not failed:
+                self._may_rouse = self._may_hurry = True
+                if failure is None:
                     continue
-            await self._sleep(self._backoff.next(retry_after))
+            await self._pause(failure)
+
+    def rouse(self) -> None:
+        """Try again now instead of after the present wait, because the server has been reached by somebody else."""
+        if self._rest is not None and self._may_rouse:
+            self._may_rouse = False
+            self._rest.cancel()
+
+    async def _pause(self, failure: Exception | None) -> None:
+        """Wait before the next attempt; ``rouse`` ends it early, but for a wait that the server asked for."""
+        retry_after = failure.retry_after_seconds if isinstance(failure, ApiError) else None
+        seconds = self._backoff.next(retry_after)
+        if isinstance(failure, ApiError) and _is_version_lost(failure) and self._may_hurry:
+            # The server is well, and what it has is to be listed: nothing to wait for.
+            self._may_hurry = False
+            seconds = self._backoff.shortest()
+        rest = asyncio.ensure_future(self._sleep(seconds))
+        self._rest = None if retry_after else rest
+        try:
+            await asyncio.wait([rest])
+        finally:
+            rest.cancel()
+            self._rest = None
 
     async def _attempt(self) -> None:
         """Follow one stream to its end, after a list where one is needed."""
@@ -192,14 +223,16 @@ class Reflector:
 
     async def _follow(self, params: dict[str, str]) -> None:
         """Open a stream and take in what it says until it ends. Raises ApiError for an ERROR event."""
-        seconds = WATCH_SECONDS * (1 + self._random())
-        params |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
+        seconds = self._silence_seconds * (_SHORTEST + (_LONGEST - _SHORTEST) * self._random())
+        params |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, int(seconds)))}
         if self.kind.field_selector:
             params["fieldSelector"] = self.kind.field_selector
         fell_silent, self._fell_silent = self._fell_silent, False
         async with self._client.stream(self.kind.path, params=params, silence_seconds=self._silence_seconds) as batches:
             self.watches += 1
-            self.failing = None
+            if self.failing is not None:
+                self.failing = None
+                self._reached()
             if not fell_silent:  # else an open stream proves nothing: the one before it was open as well
                 self.last_event_seconds = self._clock()
             try:

@@ -6,7 +6,8 @@
                                                 ▲   ├─ refused: forget, and say why
                                                 │   ├─ 409, 5xx: GET the pod; bound to this very node is success
                                                 │   ├─ no answer: GET the pod before trying again
-                                                └───┴─ 429, no connection: try again within the time allowed
+                                                ├───┴─ 429, no connection: try again within the time allowed
+                                                └─ nobody can tell in time: counted until somebody can (``doubt``)
 
 What algorithms reserve travels as annotations inside the Binding, and counts from the moment the pod is assumed.
 
@@ -36,6 +37,7 @@ from extender.errors import (
 from extender.framework.outcome import Outcome
 from extender.model.object import Labels, ObjectMeta, Pod, PodSpec
 from extender.model.pod import PendingPod, PodInfo
+from extender.verbs.doubt import Doubts
 from extender.verbs.service import Service
 from extender.wire import BindRequest
 
@@ -104,6 +106,9 @@ class Binder:
         self._wall_seconds = wall_seconds
         self._observer = observer
         self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
+        self._unanswered: set[str] = set()
+        """Pods that may have been bound by a request of which nothing was heard yet, by uid."""
+        self._doubts = Doubts(service.mirror, client, now_seconds=now_seconds, confirm_seconds=confirm_seconds)
 
     async def answer(self, body: bytes) -> bytes:
         """Return the reply to a request.
@@ -150,14 +155,21 @@ class Binder:
         """Wait for the binds that are running."""
         while self._running:
             await asyncio.wait([task for _, task in self._running.values()])
+        self._doubts.stop()
 
     def _check_leading(self, request: BindRequest) -> None:
         barred = self._barred()
-        if barred:
+        if barred and not self._is_confirmed(request):
             raise NotLeaderError(f"pod {_key(request)} is not bound: {barred}")
+
+    def _is_confirmed(self, request: BindRequest) -> bool:
+        """Say whether the API server has told that the pod is on the node that is asked for."""
+        held = self._service.mirror.by_uid.get(request.uid)
+        return held is not None and held.key == _key(request) and held.node_name == request.node
 
     def _ended(self, request: BindRequest, task: asyncio.Task[str], seconds: float) -> None:
         del self._running[request.uid]
+        self._unanswered.discard(request.uid)
         if task.cancelled():
             return
         subject = {"pod": _key(request), "uid": request.uid, "node": request.node, "seconds": round(seconds, 6)}
@@ -173,9 +185,11 @@ class Binder:
 
     async def _bind(self, request: BindRequest) -> str:
         """Bind a pod and return ``bound``, or ``already bound`` where nothing was left to do."""
+        deadline = self._now_seconds() + self._bind_seconds
+        if request.uid in self._doubts:
+            await self._resolve(request, deadline)
         if self._is_placed(request):
             return "already bound"
-        deadline = self._now_seconds() + self._bind_seconds
         record, pod = await self._look_up(request, deadline)
         if self._is_placed(request):  # while it was read
             return "already bound"
@@ -184,15 +198,30 @@ class Binder:
         try:
             await self._post(request, annotations or None, deadline)
         except BaseException:
-            self._service.mirror.forget(request.uid)
+            if request.uid in self._unanswered:
+                self._doubts.add(request)
+            else:
+                self._service.mirror.forget(request.uid)
             raise
         self._service.mirror.finish_binding(request.uid, self._now_seconds() + self._confirm_seconds)
         self._service.recorder.bound(request.namespace, request.name, request.uid, request.node)
         return "bound"
 
+    async def _resolve(self, request: BindRequest, deadline: float) -> None:
+        """Find out what became of an earlier bind of the pod; one that came to nothing is forgotten."""
+        try:
+            is_bound = await self._found_bound(request, deadline)
+        except ClusterError as error:
+            raise BindError(f"pod {_key(request)}: {error}; an earlier bind may have been carried out") from error
+        self._doubts.dismiss(request.uid)
+        if not is_bound:
+            self._service.mirror.forget(request.uid)
+
     def _is_placed(self, request: BindRequest) -> bool:
         """Say whether the pod is known to be on the node that is asked for; on another one it must not be."""
         placed = self._service.mirror.placed(request.uid)
+        if placed is not None and placed.key != _key(request):
+            raise BindError(f"pod {_key(request)} is not bound: uid {request.uid!r} is that of pod {placed.key}")
         if placed is not None:
             _require_node(request, placed.node_name)
         return placed is not None
@@ -261,6 +290,7 @@ class Binder:
             if error.code == _TOO_MANY:
                 raise
             if error.code == _NOT_FOUND:
+                self._unanswered.discard(request.uid)
                 raise BindError(f"pod {_key(request)} is gone: {error.message}") from error
             if not (_is_in_doubt(error) and await self._found_bound(request, deadline)):
                 raise BindError(f"pod {_key(request)} is not bound: {error.message}") from error
@@ -273,7 +303,9 @@ class Binder:
 
         One that is bound counts as it was read: another replica may have bound it, with reservations of its own.
         """
+        self._unanswered.add(request.uid)
         pod = await self._get(request, deadline)
+        self._unanswered.discard(request.uid)
         node = (pod.spec or PodSpec()).node_name
         if node:
             _require_node(request, node)
@@ -286,6 +318,7 @@ class Binder:
                 pod = await self._client.get_pod(request.namespace, request.name)
         except ApiError as error:
             if error.code == _NOT_FOUND:
+                self._unanswered.discard(request.uid)
                 raise BindError(f"pod {_key(request)} is gone: {error.message}") from error
             if error.code == _TOO_MANY or _is_in_doubt(error):
                 raise
@@ -294,6 +327,7 @@ class Binder:
             raise ApiUnreachable(f"pod {_key(request)} could not be read in time") from None
         uid = (pod.metadata or ObjectMeta()).uid
         if uid != request.uid:
+            self._unanswered.discard(request.uid)
             raise BindError(f"pod {_key(request)} was replaced: asked for uid {request.uid!r}, found {uid!r}")
         return pod
 

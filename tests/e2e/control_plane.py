@@ -1,4 +1,4 @@
-"""A real control plane on loopback: etcd, kube-apiserver and kube-scheduler as programs, nothing else.
+"""A real control plane on loopback: etcd and kube-apiserver as programs, and what an administrator does with them.
 
 There are no kubelets and no controllers: nodes are objects, pods stay where they are bound, and what controllers would
 do at the start, service accounts above all, is left out by flags or done here. Flags are those of Kubernetes 1.36.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import ssl
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -28,8 +30,8 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler")
 NAME = "kube-scheduler-extender"
 ACCOUNT = f"system:serviceaccount:{NAME}:{NAME}"
 
-_ADMIN_TOKEN, _SCHEDULER_TOKEN = "e2e-admin-token", "e2e-scheduler-token"
-_TOKENS = f"""{_ADMIN_TOKEN},admin,admin,"system:masters"
+ADMIN_TOKEN, _SCHEDULER_TOKEN = "e2e-admin-token", "e2e-scheduler-token"
+_TOKENS = f"""{ADMIN_TOKEN},admin,admin,"system:masters"
 {_SCHEDULER_TOKEN},system:kube-scheduler,system:kube-scheduler,
 """
 _AUDIT_POLICY = {
@@ -44,8 +46,6 @@ _AUDIT_POLICY = {
 _WITHOUT_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition")
 """Admission plug-ins that wait for what a controller does: create accounts, take the first taint off a node."""
 
-_PORTS = ("etcd", "peer", "api", "scheduler", "verbs", "management")
-
 Json = dict[str, Any]
 
 
@@ -58,45 +58,60 @@ def assets() -> tuple[Path | None, str]:
     return (None, f"KUBE_ASSETS={named} lacks {', '.join(missing)}") if missing else (Path(named), "")
 
 
+@contextmanager
+def control_plane(request: pytest.FixtureRequest, *apiserver_flags: str) -> Iterator[ControlPlane]:
+    """Run a control plane with the account of the manifests; logs are kept where a test fails. Skips without assets."""
+    programs, problem = assets()
+    if programs is None:
+        pytest.skip(problem)
+    directory = Path(tempfile.mkdtemp(prefix="extender-e2e-"))
+    failed_before = request.session.testsfailed
+    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+    kept = f"\nthe logs of all programs are kept in {directory}"
+    try:
+        with ControlPlane(programs, directory, apiserver_flags) as plane:
+            for manifest in ("namespace.yaml", "rbac.yaml"):
+                plane.apply_manifest(ROOT / "manifests" / "base" / manifest)
+            yield plane
+    except BaseException:
+        reporter.write_line(kept)
+        raise
+    if request.session.testsfailed > failed_before:
+        reporter.write_line(kept)
+    else:
+        shutil.rmtree(directory)
+
+
 class ControlPlane:
     """The programs, and an administrator's access to the API server.
 
-    Use as a context manager: on leaving, every program is ended. All files are in ``directory``.
+    Use as a context manager: on leaving, every program is ended, those that were given to ``own`` first. All files are
+    in ``directory``.
     """
 
-    def __init__(self, programs: Path, directory: Path) -> None:
+    def __init__(self, programs: Path, directory: Path, apiserver_flags: Sequence[str] = ()) -> None:
         self.directory = directory
-        self._programs = programs
-        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
-        self._authority = Authority("e2e")
+        self.programs = programs
+        self.authority = Authority("e2e")
+        self._etcd_port, self._peer_port, self.port = free_ports(3)
         self._write_files()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._context.load_verify_locations(cadata=self._authority.pem.decode())
-        self.url = f"https://127.0.0.1:{self._ports['api']}"
-        self.verbs_url = f"http://127.0.0.1:{self._ports['verbs']}"
-        self.management_url = f"http://127.0.0.1:{self._ports['management']}"
+        self._context.load_verify_locations(cadata=self.authority.pem.decode())
+        self.url = f"https://127.0.0.1:{self.port}"
         self.etcd = self._program("etcd", self._etcd_flags())
-        self.apiserver = self._program("kube-apiserver", self._apiserver_flags())
-        self.scheduler = self._program("kube-scheduler", self._scheduler_flags())
-        self.extender = Program(
-            [*(sys.executable, "-m", "extender", "serve"), f"--config={directory}/extender.yaml"],
-            directory / "extender.log",
-            directory=ROOT,
-        )
-        self.scheduler_mode = ""
-        """What kube-scheduler sends: ``names`` of nodes, or whole ``nodes``."""
+        self.apiserver = self._program("kube-apiserver", [*self._apiserver_flags(), *apiserver_flags])
         self._stack = ExitStack()
 
     def __enter__(self) -> ControlPlane:
         with self._stack:
-            for program in (self.etcd, self.apiserver, self.extender, self.scheduler):
-                self._stack.callback(program.stop)
+            self.own(self.etcd)
+            self.own(self.apiserver)
             self._client = self._stack.enter_context(
                 httpx.Client(
                     base_url=self.url,
                     verify=self._context,
-                    headers={"Authorization": f"Bearer {_ADMIN_TOKEN}"},
-                    timeout=10,
+                    headers={"Authorization": f"Bearer {ADMIN_TOKEN}"},
+                    timeout=20,
                     trust_env=False,
                 )
             )
@@ -108,49 +123,19 @@ class ControlPlane:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    # --- programs ----------------------------------------------------------------------------------------------------
+    def own(self, program: Program) -> Program:
+        """End a program together with the control plane."""
+        self._stack.callback(program.kill)
+        return program
 
     def start_etcd(self) -> None:
         """Start etcd and wait until it is healthy."""
-        url = f"http://127.0.0.1:{self._ports['etcd']}/health"
+        url = f"http://127.0.0.1:{self._etcd_port}/health"
         self.etcd.start(lambda: httpx.get(url, trust_env=False).json()["health"] == "true")
 
     def start_apiserver(self) -> None:
         """Start kube-apiserver and wait until it is ready and has made the namespace that pods go to."""
         self.apiserver.start(lambda: self.is_well() and self.get("/api/v1/namespaces/default"))
-
-    def start_extender(self, configuration: Mapping[str, Any]) -> None:
-        """Start the service with the rights of its manifests and no others, and wait until it is ready."""
-        kubeconfig = self._kubeconfig("extender", self._account_token())
-        document = {
-            "apiVersion": "scheduler-extender/v1",
-            "kind": "ExtenderConfiguration",
-            "server": {"host": "127.0.0.1", "port": self._ports["verbs"]},
-            "management": {"host": "127.0.0.1", "port": self._ports["management"], "debug": True},
-            "clientConnection": {"kubeconfig": str(kubeconfig)},
-            "log": {"format": "text"},
-            **configuration,
-        }
-        (self.directory / "extender.yaml").write_text(yaml.safe_dump(document))
-        self.restart_extender()
-
-    def restart_extender(self) -> None:
-        """Start the service as it was configured before, and wait until it is ready."""
-        self.extender.start(lambda: self.management("readyz").status_code == 200)
-
-    def start_scheduler(self, mode: str) -> None:
-        """Start kube-scheduler with the registration that is delivered, adapted to this place and mode."""
-        document = yaml.safe_load((ROOT / "scheduler-extender.yaml").read_text())
-        document["clientConnection"]["kubeconfig"] = str(self._kubeconfig("scheduler", _SCHEDULER_TOKEN))
-        document["leaderElection"] = {"leaderElect": False}
-        document |= {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2}
-        (extender,) = document["extenders"]
-        extender["urlPrefix"] = f"{self.verbs_url}/scheduler"
-        extender["nodeCacheCapable"] = mode == "names"
-        self.scheduler_mode = mode
-        (self.directory / "scheduler.yaml").write_text(yaml.safe_dump(document))
-        url = f"https://127.0.0.1:{self._ports['scheduler']}/healthz"
-        self.scheduler.start(lambda: httpx.get(url, verify=False, trust_env=False).text == "ok")
 
     # --- the API server ----------------------------------------------------------------------------------------------
 
@@ -166,9 +151,13 @@ class ControlPlane:
         """Return an object or a list."""
         return self.request("GET", path)
 
+    def text(self, path: str) -> str:
+        """Return a page that is no JSON, such as metrics."""
+        return self._client.get(path).text
+
     def is_well(self) -> bool:
         """Say whether the API server is ready."""
-        return self._client.get("/readyz").text == "ok"
+        return self.text("/readyz") == "ok"
 
     def create(self, path: str, item: Mapping[str, Any]) -> Json:
         """Create an object."""
@@ -186,30 +175,22 @@ class ControlPlane:
             if event["objectRef"].get("subresource") == "binding":
                 yield event
 
-    def management(self, path: str) -> httpx.Response:
-        """Return a page of the service's management port."""
-        return httpx.get(f"{self.management_url}/{path}", timeout=30, trust_env=False)
+    # --- access ------------------------------------------------------------------------------------------------------
 
-    # --- files -------------------------------------------------------------------------------------------------------
+    def admin_kubeconfig(self) -> Path:
+        """Return a kubeconfig of an administrator."""
+        return self.kubeconfig("admin", ADMIN_TOKEN)
 
-    def _write_files(self) -> None:
-        certificate, key = self._authority.issue("localhost")
-        account = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        files = {
-            "ca.crt": self._authority.pem,
-            "apiserver.crt": certificate,
-            "apiserver.key": key,
-            "account.key": account.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()),
-            "account.pub": account.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-            "tokens.csv": _TOKENS.encode(),
-            "audit.yaml": yaml.safe_dump(_AUDIT_POLICY).encode(),
-        }
-        for name, content in files.items():
-            path = self.directory / name
-            path.touch(mode=0o600)
-            path.write_bytes(content)
+    def scheduler_kubeconfig(self) -> Path:
+        """Return a kubeconfig of kube-scheduler."""
+        return self.kubeconfig("scheduler", _SCHEDULER_TOKEN)
 
-    def _kubeconfig(self, name: str, token: str) -> Path:
+    def account_kubeconfig(self) -> Path:
+        """Return a kubeconfig of the account that the manifests make."""
+        return self.kubeconfig("extender", self.account_token())
+
+    def kubeconfig(self, name: str, token: str) -> Path:
+        """Write a kubeconfig for the bearer of a token."""
         path = self.directory / f"{name}.kubeconfig"
         cluster = {"server": self.url, "certificate-authority": str(self.directory / "ca.crt")}
         document = {
@@ -223,25 +204,46 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(document))
         return path
 
-    def _account_token(self) -> str:
-        """Return a token of the account that the manifests make, as the projected volume of a pod would hold it."""
-        path = f"/api/v1/namespaces/{NAME}/serviceaccounts/{NAME}/token"
+    def account_token(self, name: str = NAME, *, seconds: int = 3600) -> str:
+        """Return a token of an account in the namespace of the manifests, as a projected volume would hold it."""
+        path = f"/api/v1/namespaces/{NAME}/serviceaccounts/{name}/token"
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 3600},
+            "spec": {"expirationSeconds": seconds},
         }
         token: str = self.create(path, request)["status"]["token"]
         return token
 
-    # --- flags -------------------------------------------------------------------------------------------------------
+    # --- files and flags ---------------------------------------------------------------------------------------------
+
+    def write(self, name: str, content: bytes) -> Path:
+        """Write a file that only its owner may read."""
+        path = self.directory / name
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        return path
+
+    def _write_files(self) -> None:
+        certificate, key = self.authority.issue("localhost")
+        account = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        for name, content in {
+            "ca.crt": self.authority.pem,
+            "apiserver.crt": certificate,
+            "apiserver.key": key,
+            "account.key": account.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()),
+            "account.pub": account.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+            "tokens.csv": _TOKENS.encode(),
+            "audit.yaml": yaml.safe_dump(_AUDIT_POLICY).encode(),
+        }.items():
+            self.write(name, content)
 
     def _program(self, name: str, flags: list[str]) -> Program:
-        command = [str(self._programs / name), *flags]
+        command = [str(self.programs / name), *flags]
         return Program(command, self.directory / f"{name}.log", directory=self.directory)
 
     def _etcd_flags(self) -> list[str]:
-        clients, peers = (f"http://127.0.0.1:{self._ports[port]}" for port in ("etcd", "peer"))
+        clients, peers = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, self._peer_port))
         return [
             "--name=e2e",
             f"--data-dir={self.directory}/etcd",
@@ -255,30 +257,23 @@ class ControlPlane:
     def _apiserver_flags(self) -> list[str]:
         directory = self.directory
         return [
-            f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
-            f"--secure-port={self._ports['api']}",
+            f"--secure-port={self.port}",
             "--endpoint-reconciler-type=none",  # endpoints on loopback are refused
-            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-cluster-ip-range=10.96.0.0/12",  # kubeadm's own
             f"--cert-dir={directory}",
             f"--tls-cert-file={directory}/apiserver.crt",
             f"--tls-private-key-file={directory}/apiserver.key",
             "--authorization-mode=RBAC",
             f"--token-auth-file={directory}/tokens.csv",
-            f"--service-account-issuer=https://127.0.0.1:{self._ports['api']}",
+            f"--service-account-issuer={self.url}",
             f"--service-account-key-file={directory}/account.pub",
             f"--service-account-signing-key-file={directory}/account.key",
             f"--disable-admission-plugins={','.join(_WITHOUT_CONTROLLERS)}",
             f"--audit-policy-file={directory}/audit.yaml",
             f"--audit-log-path={directory}/audit.log",
-        ]
-
-    def _scheduler_flags(self) -> list[str]:
-        return [
-            f"--config={self.directory}/scheduler.yaml",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self._ports['scheduler']}",
         ]
 
 

@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_SECONDS = 90.0
@@ -45,11 +46,14 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = PATI
 class Program:
     """One program, which may be started more than once; ``log`` has what it wrote, all its lives together."""
 
-    def __init__(self, command: Sequence[str], log: Path, *, directory: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, *, directory: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = log.stem
         self.command = list(command)
         self.log = log
         self._directory = directory
+        self._environment = dict(environment or {})
         self._running: subprocess.Popen[bytes] | None = None
 
     @property
@@ -70,7 +74,7 @@ class Program:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self._directory,
-                env=_environment(),
+                env=environment() | self._environment,
             )
         try:
             eventually(lambda: self.has_ended() or is_ready(), f"readiness of {self.name}")
@@ -90,6 +94,27 @@ class Program:
         """End the program as a lost machine would."""
         self._end(signal.SIGKILL)
 
+    def hang_up(self) -> None:
+        """Send SIGHUP, which has the service load its configuration anew."""
+        os.kill(self.pid, signal.SIGHUP)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the program from running for a while; its connections stay open, and nothing answers on them."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def wait(self, seconds: float) -> int:
+        """Wait until the program ends of its own accord, and return its exit code."""
+        assert self._running is not None
+        running = self._running
+        code = running.wait(seconds)
+        self._running = None
+        return code
+
     def tail(self) -> str:
         """Return the last lines it wrote."""
         return self.log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
@@ -106,7 +131,7 @@ class Program:
             return running.wait()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment without what would lead calls to loopback elsewhere, or change a setting."""
     return {
         name: value

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
-from collections import Counter
+import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from extender.framework.loader import default_set
 from extender.testing import make_node, make_pod
-from tests.e2e.control_plane import ACCOUNT, ROOT, ControlPlane, assets
+from tests.e2e.control_plane import ControlPlane, control_plane
+from tests.e2e.peer import KubeScheduler, Service, delivered
 from tests.e2e.process import eventually
+from tests.e2e.workload import (
+    create_pod,
+    delete_pod,
+    expect_bound,
+    expect_bound_once_and_by_the_service,
+    expect_equal_caches,
+    expect_room,
+    messages,
+    node_of,
+    pods_of,
+    successes,
+)
 
 pytestmark = pytest.mark.e2e
 
-PREFIX = "scheduler_extender_"
-PODS = "/api/v1/namespaces/default/pods"
 REASON = "no-luck"
 CONFIGURATION = {
     "profiles": [
@@ -51,95 +58,38 @@ NODES = [
 
 @pytest.fixture(scope="module")
 def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A cluster with nodes and the service's account, and the service."""
-    programs, problem = assets()
-    if programs is None:
-        pytest.skip(problem)
-    directory = Path(tempfile.mkdtemp(prefix="extender-e2e-"))
-    failed_before = request.session.testsfailed
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
-    kept = f"\nthe logs of all programs are kept in {directory}"
-    try:
-        with ControlPlane(programs, directory) as plane:
-            _furnish(plane)
-            plane.start_extender(CONFIGURATION)
-            yield plane
-    except BaseException:
-        reporter.write_line(kept)
-        raise
-    if request.session.testsfailed > failed_before:
-        reporter.write_line(kept)
-    else:
-        shutil.rmtree(directory)
+    """A cluster with nodes of several uses."""
+    with control_plane(request) as plane:
+        for node in NODES:
+            plane.create("/api/v1/nodes", node | {"metadata": node["metadata"] | {"uid": ""}})
+        urgent = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "urgent"},
+            "value": 1000,
+        }
+        plane.create("/apis/scheduling.k8s.io/v1/priorityclasses", urgent)
+        yield plane
 
 
-def _furnish(plane: ControlPlane) -> None:
-    for manifest in ("namespace.yaml", "rbac.yaml"):
-        plane.apply_manifest(ROOT / "manifests" / "base" / manifest)
-    for node in NODES:
-        del node["metadata"]["uid"]
-        plane.create("/api/v1/nodes", node)
-        status = {"status": node["status"]}
-        plane.request(
-            "PATCH", f"/api/v1/nodes/{node['metadata']['name']}/status", status, "application/merge-patch+json"
-        )
-    urgent = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "urgent"},
-        "value": 1000,
-    }
-    plane.create("/apis/scheduling.k8s.io/v1/priorityclasses", urgent)
+@pytest.fixture(scope="module")
+def service(plane: ControlPlane) -> Service:
+    service = Service(plane)
+    service.start(CONFIGURATION)
+    return service
 
 
-def create(plane: ControlPlane, name: str, *, use: str = GENERAL, cpu: str = "100m", **spec: Any) -> None:
-    """Create a pod for the nodes of one use; it goes at once when it is deleted, since there is no kubelet."""
-    pod = make_pod(name, requests={"cpu": cpu}, node_selector={"use": use}, terminationGracePeriodSeconds=0, **spec)
-    del pod["metadata"]["uid"], pod["status"]
-    plane.create(PODS, pod)
-
-
-def node_of(plane: ControlPlane, name: str) -> str:
-    node: str = plane.get(f"{PODS}/{name}")["spec"].get("nodeName", "")
-    return node
-
-
-def names(plane: ControlPlane) -> set[str]:
-    return {pod["metadata"]["name"] for pod in plane.get(PODS)["items"]}
-
-
-def expect_bound(plane: ControlPlane, *pods: str) -> None:
-    for name in pods:
-        eventually(lambda name=name: node_of(plane, name), f"the binding of {name}")  # type: ignore[misc]
-
-
-def messages(plane: ControlPlane, name: str, reason: str) -> list[str]:
-    found = plane.get(f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}")["items"]
-    return [event["message"] for event in found if event["reason"] == reason]
-
-
-def metric(plane: ControlPlane, name: str, **labels: str) -> float:
-    """The sum of the series of a metric that have these labels."""
-    text = plane.management("metrics").text
-    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return sum(
-        sample.value for sample in samples if sample.name == PREFIX + name and labels.items() <= sample.labels.items()
-    )
-
-
-def successes(plane: ControlPlane) -> Counter[str]:
-    """How often the API server carried out a binding, by the name of the pod."""
-    events = (event for event in plane.bindings() if event.get("responseStatus", {}).get("code") == 201)
-    return Counter(event["objectRef"]["name"] for event in events)
+@pytest.fixture(scope="module")
+def scheduler(plane: ControlPlane) -> KubeScheduler:
+    return KubeScheduler(plane)
 
 
 @pytest.fixture
-def mode(plane: ControlPlane, request: pytest.FixtureRequest) -> str:
-    """What kube-scheduler sends, names of nodes or whole nodes; it is started anew where it sent the other."""
+def mode(service: Service, scheduler: KubeScheduler, request: pytest.FixtureRequest) -> str:
+    """What kube-scheduler sends, names of nodes or whole nodes; it is started anew for it."""
     mode: str = getattr(request, "param", "names")
-    if plane.scheduler_mode != mode:
-        plane.scheduler.stop()
-        plane.start_scheduler(mode)
+    scheduler.program.kill()
+    scheduler.start(delivered(service.verbs_url, mode=mode))
     return mode
 
 
@@ -147,20 +97,29 @@ names_mode = pytest.mark.usefixtures("mode")
 both_modes = pytest.mark.parametrize("mode", ["names", "nodes"], indirect=True)
 
 
+def create(plane: ControlPlane, name: str, *, use: str = GENERAL, **facts: Any) -> None:
+    """Create a pod for the nodes of one use."""
+    create_pod(plane, name, node_selector={"use": use}, **facts)
+
+
+def names(plane: ControlPlane) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods_of(plane)}
+
+
 # --- placing ---------------------------------------------------------------------------------------------------------
 
 
 @both_modes
-def test_pods_are_placed_and_bound_by_the_service(plane: ControlPlane, mode: str) -> None:
+def test_pods_are_placed_and_bound_by_the_service(plane: ControlPlane, service: Service, mode: str) -> None:
     before = {
-        verb: metric(plane, "requests_total", verb=verb, result="ok") for verb in ("filter", "prioritize", "bind")
+        verb: service.metric("requests_total", verb=verb, result="ok") for verb in ("filter", "prioritize", "bind")
     }
     pods = [f"{mode}-{number}" for number in range(8)]
     for name in pods:
         create(plane, name)
     expect_bound(plane, *pods)
     for verb, count in before.items():
-        assert metric(plane, "requests_total", verb=verb, result="ok") >= count + len(pods), verb
+        assert service.metric("requests_total", verb=verb, result="ok") >= count + len(pods), verb
     assert {name: count for name, count in successes(plane).items() if name in pods} == dict.fromkeys(pods, 1)
     eventually(lambda: messages(plane, pods[0], "Bound"), "the event of the service")
 
@@ -172,15 +131,15 @@ def test_the_reason_of_the_service_reaches_the_events_of_the_pod(plane: ControlP
     told = messages(plane, "unlucky", "FailedScheduling")[0]
     assert re.match(rf"0/{len(NODES)} nodes are available: .*\b1 {REASON}\b", told), told
     assert not node_of(plane, "unlucky")
-    plane.request("DELETE", f"{PODS}/unlucky")
+    delete_pod(plane, "unlucky")
 
 
 # --- preemption ------------------------------------------------------------------------------------------------------
 
 
 @both_modes
-def test_preemption_asks_the_service_and_makes_room(plane: ControlPlane, mode: str) -> None:
-    before = metric(plane, "requests_total", verb="preempt", result="ok")
+def test_preemption_asks_the_service_and_makes_room(plane: ControlPlane, service: Service, mode: str) -> None:
+    before = service.metric("requests_total", verb="preempt", result="ok")
     victims, urgent = [f"{mode}-victim-{number}" for number in range(2)], f"{mode}-urgent"
     for name in victims:
         create(plane, name, use=SMALL, cpu="500m")
@@ -189,46 +148,73 @@ def test_preemption_asks_the_service_and_makes_room(plane: ControlPlane, mode: s
     expect_bound(plane, urgent)
     assert node_of(plane, urgent) == "small-0"
     assert not names(plane) & set(victims)
-    assert metric(plane, "requests_total", verb="preempt", result="ok") > before
-    plane.request("DELETE", f"{PODS}/{urgent}")
+    assert service.metric("requests_total", verb="preempt", result="ok") > before
+    delete_pod(plane, urgent)
 
 
 @both_modes
-def test_no_pod_is_evicted_where_the_service_refuses_all_the_same(plane: ControlPlane, mode: str) -> None:
-    before = metric(plane, "requests_total", verb="preempt", result="ok")
+def test_no_pod_is_evicted_where_the_service_refuses_all_the_same(
+    plane: ControlPlane, service: Service, mode: str
+) -> None:
+    before = service.metric("requests_total", verb="preempt", result="ok")
     resident, barred = f"{mode}-resident", f"{mode}-barred"
     create(plane, resident, use=GUARDED, cpu="1", nodeName="guarded-0")
     create(plane, barred, use=GUARDED, cpu="1", priorityClassName="urgent")
     eventually(
-        lambda: metric(plane, "requests_total", verb="preempt", result="ok") > before, "a question about preemption"
+        lambda: service.metric("requests_total", verb="preempt", result="ok") > before, "a question about preemption"
     )
     eventually(lambda: messages(plane, barred, "FailedScheduling"), "the event")
     assert resident in names(plane)
     assert not node_of(plane, barred)
     for name in (resident, barred):
-        plane.request("DELETE", f"{PODS}/{name}")
+        delete_pod(plane, name)
+
+
+# --- rights ----------------------------------------------------------------------------------------------------------
+
+
+def refusals(service: Service) -> float:
+    """How often the API server has refused the service something."""
+    return service.metric("api_requests_total", code="403") + service.metric("api_requests_total", code="401")
+
+
+def place_and_tell(plane: ControlPlane, name: str) -> None:
+    """Have a pod bound, and see the event of it."""
+    create(plane, name)
+    expect_bound(plane, name)
+    eventually(lambda: messages(plane, name, "Bound"), "the event of the service")
+
+
+@names_mode
+def test_the_rights_of_the_manifests_suffice(plane: ControlPlane, service: Service) -> None:
+    place_and_tell(plane, "rightful")
+    assert service.metric("api_requests_total") > 0
+    assert refusals(service) == 0
+    assert "forbidden" not in service.program.log.read_text().lower()
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
 @names_mode
-def test_while_the_api_server_is_away_the_service_answers_and_afterwards_binds(plane: ControlPlane) -> None:
-    process = plane.extender.pid
-    plane.apiserver.stop()
-    assert plane.management("livez").text == "ok"
-    assert plane.management("readyz").text == "ok"
+def test_while_the_api_server_is_away_the_service_answers_and_afterwards_binds(
+    plane: ControlPlane, service: Service
+) -> None:
+    process = service.program.pid
+    plane.apiserver.kill()
+    assert service.management("livez").text == "ok"
+    assert service.management("readyz").text == "ok"
     body = json.dumps({"Pod": make_pod("asked", requests={"cpu": "1"}), "NodeNames": ["general-0", "refused-0"]})
-    reply = httpx.post(f"{plane.verbs_url}/filter", content=body, timeout=10, trust_env=False).json()
+    reply = httpx.post(f"{service.verbs_url}/filter", content=body, timeout=10, trust_env=False).json()
     assert (reply["NodeNames"], reply["FailedNodes"]) == (["general-0"], {"refused-0": REASON})
-    eventually(lambda: "no connection" in plane.management("readyz?verbose").text, "the reason")
+    eventually(lambda: "no connection" in service.management("readyz?verbose").text, "the reason")
     plane.start_apiserver()
     pods = [f"after-apiserver-{number}" for number in range(4)]
     for name in pods:
         create(plane, name)
     expect_bound(plane, *pods)
-    assert not plane.extender.has_ended()
-    assert plane.extender.pid == process
+    assert not service.program.has_ended()
+    assert service.program.pid == process
 
 
 @names_mode
@@ -253,50 +239,46 @@ def test_after_a_restart_of_etcd_pods_are_bound(plane: ControlPlane) -> None:
 
 
 @names_mode
-def test_a_service_that_is_killed_while_it_binds_goes_on_where_it_was(plane: ControlPlane) -> None:
+def test_a_service_that_is_killed_while_it_binds_goes_on_where_it_was(plane: ControlPlane, service: Service) -> None:
     pods = [f"around-kill-{number}" for number in range(30)]
     for name in pods:
         create(plane, name)
     eventually(lambda: successes(plane).keys() & set(pods), "the first binding")
-    plane.extender.kill()
-    plane.restart_extender()
+    service.program.kill()
+    service.restart()
     expect_bound(plane, *pods)
 
 
 @names_mode
-def test_a_service_that_is_told_to_stop_ends_well(plane: ControlPlane) -> None:
-    assert plane.extender.stop() == 0
-    plane.restart_extender()
+def test_a_service_that_is_told_to_stop_ends_well(plane: ControlPlane, service: Service) -> None:
+    assert service.program.stop() == 0
+    service.restart()
     create(plane, "after-stop")
     expect_bound(plane, "after-stop")
+
+
+@names_mode
+def test_after_all_failures_the_rights_suffice_again(plane: ControlPlane, service: Service) -> None:
+    """An API server that has just started knows no roles yet, and refuses for a moment what it allows afterwards."""
+    plane.apiserver.kill()
+    since = time.monotonic()
+    plane.start_apiserver()
+    service.expect_fresh(since)
+    before = refusals(service)
+    place_and_tell(plane, "rightful-again")
+    assert refusals(service) == before
 
 
 # --- what holds at the end -------------------------------------------------------------------------------------------
 
 
 def test_no_pod_was_bound_twice_and_none_by_another(plane: ControlPlane) -> None:
-    twice = {name: count for name, count in successes(plane).items() if count > 1}
-    assert not twice
-    assert {event["user"]["username"] for event in plane.bindings()} == {ACCOUNT}
+    expect_bound_once_and_by_the_service(plane)
 
 
 def test_no_node_has_more_than_it_can_hold(plane: ControlPlane) -> None:
-    millis: Counter[str] = Counter()
-    for pod in plane.get(PODS)["items"]:
-        cpu = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-        millis[pod["spec"].get("nodeName", "")] += int(cpu[:-1]) if cpu.endswith("m") else int(cpu) * 1000
-    for node in NODES:
-        assert millis[node["metadata"]["name"]] <= int(node["status"]["allocatable"]["cpu"]) * 1000
+    expect_room(plane)
 
 
-def test_the_caches_agree_with_the_api_server(plane: ControlPlane) -> None:
-    report = plane.management("debug/cache/compare").json()
-    assert {kind: found["same"] for kind, found in report.items()} == {"nodes": True, "pods": True}, report
-
-
-def test_the_rights_of_the_manifests_suffice(plane: ControlPlane) -> None:
-    assert metric(plane, "api_requests_total") > 0
-    assert metric(plane, "api_requests_total", code="403") == 0
-    assert metric(plane, "api_requests_total", code="401") == 0
-    log = plane.extender.log.read_text()
-    assert "forbidden" not in log.lower()
+def test_the_caches_agree_with_the_api_server(service: Service) -> None:
+    expect_equal_caches(service)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from multidict import CIMultiDictProxy
 
 from extender.cluster.backoff import Backoff
 from extender.cluster.client import Client
@@ -31,7 +32,7 @@ class Request:
     method: str
     path: str
     query: dict[str, str]
-    headers: dict[str, str]
+    headers: CIMultiDictProxy[str]
     body: bytes
 
 
@@ -62,7 +63,7 @@ class ScriptedServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         answer = self.script[min(len(self.requests), len(self.script) - 1)]
-        self.requests.append(Request(request.method, request.path, dict(request.query), dict(request.headers), body))
+        self.requests.append(Request(request.method, request.path, dict(request.query), request.headers, body))
         try:
             return await answer(request)
         except asyncio.CancelledError:

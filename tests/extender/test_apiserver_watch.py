@@ -148,6 +148,19 @@ async def test_bookmarks_come_while_other_resources_change(server, watch):
     assert event["type"] == "BOOKMARK"
 
 
+async def test_a_server_without_progress_marks_nothing_but_what_has_changed_since_the_watch_began(server, watch):
+    server.options.progress = False
+    version = server.storage.resource_version
+    quiet = {"allowWatchBookmarks": "true", "timeoutSeconds": "1"}
+    server.storage.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    assert await next_event(await watch(resourceVersion=str(version), **quiet)) is None
+    changed = await watch(resourceVersion=str(version), **quiet)
+    created = server.storage.create("pods", make_pod("new"))["metadata"]["resourceVersion"]
+    events = [await next_event(changed) for _ in range(3)]
+    assert [event and event["type"] for event in events] == ["ADDED", "BOOKMARK", None]
+    assert events[1]["object"]["metadata"]["resourceVersion"] == created
+
+
 async def test_forgotten_version_expires_in_the_stream(server, watch):
     version = server.storage.resource_version
     server.storage.create("pods", make_pod("new"))

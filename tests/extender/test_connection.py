@@ -94,6 +94,25 @@ async def test_a_user_name_and_a_password_are_sent(tmp_path: Path) -> None:
     assert await found.credential.header() == "Basic dTpw"
 
 
+async def test_requests_are_made_in_the_name_of_whom_a_kubeconfig_names(tmp_path: Path) -> None:
+    extra = {"acme.com/Reason": ["on call", "drill"]}
+    told = {"token": "t", "as": "jane", "as-uid": "u-1", "as-groups": ["dev", "ops"], "as-user-extra": extra}
+    async with ScriptedServer(reply(b"{}")) as server:
+        client = Client(from_kubeconfig(write(tmp_path / "config", user=told, server=server.url)))
+        await client.request("GET", "/version")
+        await client.close()
+    sent = [(name.lower(), value) for name, value in server.requests[0].headers.items()]
+    sent = [header for header in sent if header[0].startswith("impersonate-")]
+    assert sent == [
+        ("impersonate-user", "jane"),
+        ("impersonate-uid", "u-1"),
+        ("impersonate-group", "dev"),
+        ("impersonate-group", "ops"),
+        ("impersonate-extra-acme.com%2freason", "on call"),
+        ("impersonate-extra-acme.com%2freason", "drill"),
+    ]
+
+
 def test_what_a_cluster_says_of_tls_and_proxy_is_kept(tmp_path: Path) -> None:
     told = {"tls-server-name": "api.internal", "proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
     found = from_kubeconfig(write(tmp_path / "config", **told))
@@ -151,6 +170,7 @@ async def test_a_token_counts_before_an_exec_section(tmp_path: Path) -> None:
             {"certificate-authority": "missing.crt"}, "missing.crt.*; check authority", id="no such authority"
         ),
         pytest.param({"server": "api:6443"}, "server: 'api:6443' is no URL of HTTP", id="server without scheme"),
+        pytest.param({"user": {"as-groups": ["ops"]}}, "as-groups and as-user-extra need as", id="a group of nobody"),
         pytest.param({"server": ""}, "cluster c has no server", id="no server"),
         pytest.param(
             {"proxy-url": "socks5://x:1"}, "proxy-url: 'socks5://x:1' is no URL of HTTP", id="a proxy of another kind"

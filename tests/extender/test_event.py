@@ -304,12 +304,47 @@ def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
 # --- an API server that is not well ----------------------------------------------------------------------------------
 
 REFUSALS = [
-    ApiError(403, "Forbidden", "events.events.k8s.io is forbidden"),
     ApiError(403, "Forbidden", "unable to create new content in namespace default because it is being terminated"),
     ApiError(404, "NotFound", 'namespaces "default" not found'),
     ApiError(422, "Invalid", "note: too long"),
+]
+DENIALS = [
+    ApiError(403, "Forbidden", "events.events.k8s.io is forbidden"),
     ApiError(401, "Unauthorized", "Unauthorized"),
 ]
+
+
+@pytest.mark.parametrize("failure", DENIALS, ids=lambda failure: str(failure.code))
+def test_an_event_that_is_denied_by_a_server_that_knows_no_roles_yet_is_written_a_moment_later(
+    failure: ApiError,
+) -> None:
+    @scene
+    async def course(setting: Setting) -> None:
+        setting.sink.failure = failure
+        setting.fail_to_bind(1)
+        await until(1)
+        setting.sink.failure = None
+        await until(3)
+        assert [event["regarding"]["name"] for event in setting.sink.events.values()] == ["web-1"]
+        assert setting.broadcaster.dropped["refused"] == 0
+
+    course()
+
+
+@pytest.mark.parametrize("failure", DENIALS, ids=lambda failure: str(failure.code))
+def test_an_event_that_is_denied_again_and_again_is_dropped(failure: ApiError) -> None:
+    @scene
+    async def course(setting: Setting) -> None:
+        setting.sink.failure = failure
+        setting.fail_to_bind(1)
+        await until(4)
+        assert setting.broadcaster.dropped["refused"] == 1
+        setting.sink.failure = None
+        setting.fail_to_bind(2)
+        await until(10)
+        assert [event["regarding"]["name"] for event in setting.sink.events.values()] == ["web-2"]
+
+    course()
 
 
 @pytest.mark.parametrize("failure", REFUSALS, ids=lambda failure: f"{failure.code} {failure.message}")
@@ -361,7 +396,7 @@ def test_a_server_that_refuses_everything_is_asked_ever_more_slowly_and_named_on
 
     @scene
     async def course(setting: Setting) -> None:
-        setting.sink.failure = REFUSALS[0]
+        setting.sink.failure = DENIALS[0]
         for number in range(300):
             setting.fail_to_bind(number)
             await until(number)

@@ -9,9 +9,15 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
+from extender.cluster.apiserver import ApiServer, ServerOptions
+from extender.cluster.client import Client
+from extender.cluster.connection import from_url
+from extender.cluster.reflector import Reflector
+from extender.model.kind import NODES
 from tests.extender.scripted import (
     OPEN,
     Clock,
+    RecordingStore,
     bookmark,
     event,
     eventually,
@@ -19,6 +25,7 @@ from tests.extender.scripted import (
     follow,
     pod,
     reply,
+    running,
     stream,
 )
 
@@ -42,6 +49,25 @@ async def test_a_watch_that_is_opened_after_a_silent_one_proves_nothing_until_it
         assert setting.reflector.silent_seconds() >= 1.0
         spoke.set()
         await eventually(lambda: setting.reflector.silent_seconds() < 0.5)
+
+
+async def test_a_watch_is_asked_to_end_before_its_silence_would_be_taken_for_death() -> None:
+    async with follow(FIRST, silence_seconds=20) as setting:
+        await eventually(lambda: setting.server.requests)
+        assert 10 <= int(setting.server.requests[0].query["timeoutSeconds"]) <= 15
+
+
+async def test_of_what_does_not_change_the_end_of_each_watch_is_news_enough() -> None:
+    """As from an API server that sends no bookmarks, which is how one behaves whose etcd reports no progress."""
+    async with ApiServer([], ServerOptions(progress=False)) as api:
+        client = Client(from_url(api.url))
+        reflector = Reflector(NODES, client, RecordingStore(), silence_seconds=2.5)
+        async with running(reflector):
+            await eventually(lambda: reflector.watches == 3)
+            assert reflector.silent_seconds() < 2.5
+            assert not reflector.failures
+            assert reflector.events["BOOKMARK"] == 1  # that of the list
+        await client.close()
 
 
 async def test_a_watch_that_is_opened_after_a_lost_one_counts_as_news() -> None:

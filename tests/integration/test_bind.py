@@ -112,6 +112,17 @@ def test_a_bound_pod_is_bound_once_and_confirmed_by_the_watch(service: RunningSe
     assert asked(service, "POST", pod) == 1
 
 
+def test_the_uid_of_a_bound_pod_binds_no_pod_of_another_name(service: RunningService) -> None:
+    pod = new_pod(service)
+    assert bind(service, pod) == ""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    other = {"metadata": {**pod["metadata"], "name": "another"}}
+    for node in ("n1", "n2"):
+        refused = bind(service, other, node)
+        assert refused == f"pod default/another is not bound: uid {uid!r} is that of pod default/{name}"
+    assert asked(service, "POST", pod) == 1
+
+
 def test_a_pod_that_nobody_told_of_is_read_first(deaf: RunningService) -> None:
     pod = new_pod(deaf, requests={"cpu": "3"})
     assert bind(deaf, pod) == ""

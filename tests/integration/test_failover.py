@@ -200,6 +200,11 @@ async def test_when_the_leader_is_killed_the_other_one_binds_once_the_lease_has_
     assert cluster.node_of(pod) == ""
     assert await first.bind(pod) == ""
 
+    async def is_known_to_be_bound() -> bool:
+        return await second.bind(pod) == ""
+
+    await until(is_known_to_be_bound, "the follower's word that nothing is left to do")
+
     first.process.kill()
     await until(second.is_ready, "the next leader")
     assert await second.leads() == "1.0"

@@ -42,6 +42,7 @@ class Watch:
         if self._from_version > storage.resource_version:
             raise too_large_version(self._from_version, storage.resource_version)
         self._bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
+        self._progress = options.progress
         self._bookmark_interval = options.bookmark_interval_seconds
         self._timeout = float(parse_number(query, "timeoutSeconds")) or options.watch_timeout_seconds
         asked = query.get("sendInitialEvents")
@@ -80,7 +81,7 @@ class Watch:
     async def _changes(self, position: int, version: int) -> AsyncGenerator[list[bytes], None]:
         now = asyncio.get_running_loop().time
         end = now() + self._timeout
-        next_bookmark = now() + self._bookmark_interval
+        next_bookmark, start = now() + self._bookmark_interval, version
         while now() < end:
             try:
                 events = self._table.read(position, _BATCH_EVENTS)
@@ -90,17 +91,21 @@ class Watch:
                 position += len(events)
                 version = events[-1].entry.resource_version
                 yield [line for line in map(self._line, events) if line]
-            if position == self._table.end:
+            if position == self._table.end and self._progress:
                 version = self._storage.resource_version
             if self._bookmarks and now() >= next_bookmark:
                 next_bookmark = now() + self._bookmark_interval
-                yield [self._bookmark(version)]
+                yield self._news(version, start)
             if not events:
                 yield []  # so that whoever writes can act on an interruption before all falls asleep
                 wake_at = min(end, next_bookmark) if self._bookmarks else end
                 await self._table.wait_beyond(position, wake_at - now())
         if self._bookmarks:
-            yield [self._bookmark(version)]
+            yield self._news(version, start)
+
+    def _news(self, version: int, start: int) -> list[bytes]:
+        """Return a bookmark, unless it would say no more than the watch has begun with."""
+        return [self._bookmark(version)] if self._progress or version > start else []
 
     def _initial_lines(self, version: int) -> Iterator[list[bytes]]:
         """Yield an ADDED line for each object there is, then the bookmark that ends them."""
