@@ -17,21 +17,24 @@ from extender.framework import (
     SKIP,
     UNLIMITED,
     AddressCapacity,
+    AnnotationKey,
     Args,
     BoolArray,
     Field,
     IntArray,
     LabelColumn,
+    LabelKey,
     Nodes,
     NodeTable,
+    NonEmpty,
     PendingPod,
     PodAddresses,
     Predicate,
     Refusal,
     RequestedResources,
+    ResourceName,
     Skip,
-    field_validator,
-    is_qualified_name,
+    model_validator,
     read_address_count,
     uses,
 )
@@ -57,16 +60,19 @@ UNREADABLE_POD: Final = f"pod has an annotation {ADDRESS_COUNT} that is no numbe
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 
 Source = Literal["annotation", "extendedResource", "podCIDRs", "instanceType"]
-Addresses = Annotated[int, Field(ge=0)]
+SOURCES: Final[tuple[Source, ...]] = ("annotation", "extendedResource", "podCIDRs", "instanceType")
+Addresses = Annotated[int, Field(ge=0, le=MOST_ADDRESSES)]
 
 
 class Pool(Args):
     """Nodes that share addresses, such as those of one subnet."""
 
-    label_key: Annotated[str, Field(min_length=1)]
+    label_key: LabelKey
     """The node label whose values are the pools; a node without it is in none."""
 
-    capacity: dict[str, AddressCapacity] | None = None
+    capacity: dict[str, AddressCapacity] | None = Field(
+        default=None, json_schema_extra={"unset": "what its nodes have together"}
+    )
     """What each pool has, by label value; what a node has itself holds as well. A value not named has no limit.
 
     Without it, a pool has what its nodes have together, and any of them may use it; nodes of which nothing is known
@@ -84,33 +90,35 @@ class Reserved(Args):
 class FitIPResourceArgs(Args):
     """What can be set."""
 
-    sources: tuple[Source, ...] = ("annotation", "extendedResource", "podCIDRs", "instanceType")
+    sources: NonEmpty[Source] = SOURCES
     """Where the capacity of a node is looked for; the first that knows it counts."""
 
-    annotation: Annotated[str, Field(min_length=1)] = "scheduler-extender/pod-ips"
+    annotation: AnnotationKey = "scheduler-extender/pod-ips"
     """The annotation of nodes that has it: ``30``, or ``{"ipv4": 30, "ipv6": 1000}``."""
 
-    extended_resource: str = ""
+    extended_resource: ResourceName = ""
     """The resource of which a node has as much to allocate as addresses; pods need not ask for it."""
 
     reserved_per_cidr: Addresses = 3
     """Addresses of each range in ``podCIDRs`` that pods cannot have: network, broadcast and gateway."""
 
-    instance_types: dict[str, AddressCapacity] = Field(default_factory=dict)
+    instance_types: dict[str, AddressCapacity] = Field(default={})
     """Capacities by the value of the label ``node.kubernetes.io/instance-type``."""
 
-    pool: Pool | None = None
+    pool: Pool | None = Field(default=None, json_schema_extra={"unset": "nodes share no addresses"})
     reserved: Reserved = Reserved()
 
     unknown_capacity: Literal["fit", "refuse"] = "fit"
     """What becomes of nodes of which neither their own capacity nor that of their pool is known."""
 
-    @field_validator("extended_resource")
-    @classmethod
-    def _qualified(cls, value: str) -> str:
-        if value and not is_qualified_name(value):
-            raise ValueError(f"{value!r} is not a resource name")
-        return value
+    @model_validator(mode="after")
+    def _heeded(self) -> FitIPResourceArgs:
+        needed = {"extendedResource": self.extended_resource, "instanceType": self.instance_types}
+        for source, given in needed.items():
+            if bool(given) != (source in self.sources) and (given or "sources" in self.model_fields_set):
+                key = "instanceTypes" if source == "instanceType" else source
+                raise ValueError(f"{key} must be given where sources have {source}, and only there")
+        return self
 
 
 class Known(NamedTuple):
@@ -134,6 +142,7 @@ class FitIPResource(Predicate):
 
     Arguments = FitIPResourceArgs
     args: FitIPResourceArgs
+    counts_nominated_everywhere = True
     addresses = uses(PodAddresses)
     resources = uses(RequestedResources)
     _known: tuple[int, Known] | None = None

@@ -1,10 +1,8 @@
 """InterPodAffinity: pods are drawn to, or kept from, the topology domains where certain other pods are."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -14,23 +12,22 @@ from extender.framework import (
     AffinityTerm,
     Args,
     BoolArray,
-    Cache,
+    Carried,
     Field,
     IntArray,
     NamespaceLabels,
     Nodes,
-    NodeTable,
-    Operator,
     PendingPod,
+    PlacedTerms,
     PodClasses,
     PodInfo,
-    PodShape,
     Predicate,
     Priority,
     Refusal,
-    RowBag,
+    Selection,
     SelectorError,
     Skip,
+    TermIndex,
     compile_affinity,
     uses,
 )
@@ -48,144 +45,6 @@ EXISTING_ANTI_AFFINITY_REASON: Final = "node(s) didn't satisfy existing pods ant
 UNREADABLE_REASON: Final = "parsing pod: "
 """Begins why all nodes are refused where a term of the pod cannot be read."""
 
-Place: TypeAlias = tuple[tuple[str, str] | None, str | None]
-"""Where a term is found: a label that its pods must have, and their namespace; None where any will do."""
-
-
-@dataclass(eq=False, slots=True)
-class Carried:
-    """A term, and the row of every pod that has it."""
-
-    term: AffinityTerm
-    places: tuple[Place, ...]
-    bag: RowBag = field(default_factory=RowBag)
-
-
-class TermIndex:
-    """The distinct terms of placed pods, found by the labels and the namespace of the pods that they are about."""
-
-    def __init__(self) -> None:
-        self._carried: dict[AffinityTerm, Carried] = {}
-        self._at: dict[Place, list[Carried]] = {}
-
-    def get(self, term: AffinityTerm) -> Carried:
-        """Return what is known of a term, entering it where it is new."""
-        found = self._carried.get(term)
-        if found is None:
-            found = self._carried[term] = Carried(term, self._choose_places(term))
-            for place in found.places:
-                self._at.setdefault(place, []).append(found)
-        return found
-
-    def drop(self, carried: Carried) -> None:
-        """Forget a term."""
-        del self._carried[carried.term]
-        for place in carried.places:
-            self._at[place].remove(carried)
-            if not self._at[place]:
-                del self._at[place]
-
-    def matching(
-        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
-    ) -> Iterator[Carried]:
-        """Yield each term that is about a pod in ``namespace`` with ``labels``."""
-        if not self._at:
-            return
-        for label in (None, *labels.items()):
-            for where in (None, namespace):
-                for carried in self._at.get((label, where), ()):
-                    if carried.term.matches(namespace, namespace_labels, labels):
-                        yield carried
-
-    def dump(self, table: NodeTable) -> Any:
-        """Return the node names of each term, sorted, with repeats."""
-        return {
-            carried.term: sorted(table.name(row) for row in carried.bag.rows.tolist())
-            for carried in self._carried.values()
-        }
-
-    def _choose_places(self, term: AffinityTerm) -> tuple[Place, ...]:
-        """Return the places to look for a term: by the labels, all of one key, under which the fewest others are."""
-        if term.selector.requirements is None:
-            return ()
-        selected = term.namespace_selector.requirements is not None
-        namespaces = (None,) if selected else tuple(term.namespaces)
-        options: list[list[Place]] = [
-            [((each.key, value), where) for value in each.values for where in namespaces]
-            for each in term.selector.requirements
-            if each.operator is Operator.IN
-        ] or [[(None, where) for where in namespaces]]
-        return tuple(min(options, key=lambda places: sum(len(self._at.get(place, ())) for place in places)))
-
-
-@dataclass(eq=False, slots=True)
-class Carrier:
-    """Pods of one namespace that have the same terms: how many they are, and the terms with their indexes."""
-
-    terms: tuple[tuple[TermIndex, Carried], ...]
-    pods: int = 0
-
-
-class PlacedTerms(Cache):
-    """The affinity terms of placed pods; preferred anti-affinity is preferred affinity with weights below 0."""
-
-    def __init__(self, table: NodeTable) -> None:
-        super().__init__(table)
-        self.required_affinity = TermIndex()
-        self.required_anti_affinity = TermIndex()
-        self.preferred = TermIndex()
-        self._carriers: dict[tuple[PodShape, str], Carrier] = {}
-
-    def add_pod(self, row: int, pod: PodInfo) -> None:
-        """Note the terms of a pod; they are compiled for the first pod of its shape and namespace."""
-        shape = pod.shape
-        if shape.affinity is None and shape.anti_affinity is None:
-            return
-        key = (shape, pod.pod_class.namespace)
-        carrier = self._carriers.get(key)
-        if carrier is None:
-            carrier = self._carriers[key] = self._new_carrier(*key)
-        carrier.pods += 1
-        for _, carried in carrier.terms:
-            carried.bag.add(row)
-
-    def remove_pod(self, row: int, pod: PodInfo) -> None:
-        """Undo ``add_pod``; terms that no pod has any more are forgotten."""
-        shape = pod.shape
-        if shape.affinity is None and shape.anti_affinity is None:
-            return
-        key = (shape, pod.pod_class.namespace)
-        carrier = self._carriers[key]
-        carrier.pods -= 1
-        for index, carried in carrier.terms:
-            carried.bag.remove(row)
-            if not len(carried.bag):
-                index.drop(carried)
-        if not carrier.pods:
-            del self._carriers[key]
-
-    def dump(self) -> Any:
-        """Return the node names of each term, by group, and how many pods of each namespace have terms."""
-        pods: Counter[str] = Counter()
-        for (_, namespace), carrier in self._carriers.items():
-            pods[namespace] += carrier.pods
-        return {
-            "required affinity": self.required_affinity.dump(self.table),
-            "required anti-affinity": self.required_anti_affinity.dump(self.table),
-            "preferred": self.preferred.dump(self.table),
-            "pods": dict(pods),
-        }
-
-    def _new_carrier(self, shape: PodShape, namespace: str) -> Carrier:
-        # Upstream, too, leaves out the groups of a placed pod that cannot be read.
-        terms = compile_affinity(shape.affinity, shape.anti_affinity, namespace)
-        groups = (
-            (self.required_affinity, terms.required_affinity),
-            (self.required_anti_affinity, terms.required_anti_affinity),
-            (self.preferred, terms.preferred),
-        )
-        return Carrier(tuple((index, index.get(term)) for index, group in groups for term in group))
-
 
 class Domains:
     """Counts pods by the topology domain that they are in: the value that their node has for a label."""
@@ -193,10 +52,18 @@ class Domains:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._rows: dict[tuple[str, int], list[IntArray]] = {}
+        self._counts: dict[tuple[str, int], IntArray] = {}
 
     def add(self, topology_key: str, rows: IntArray, weight: int = 1) -> None:
         """Count a pod on each of ``rows``, shape (pods,), as ``weight``; before ``sums`` is asked for."""
         self._rows.setdefault((topology_key, weight), []).append(rows)
+
+    def add_selected(self, topology_key: str, pods: PodClasses, selection: Selection, weight: int = 1) -> None:
+        """Count each pod of a selection as ``weight``; before ``sums`` is asked for."""
+        column = self._nodes.table.label(topology_key)
+        counts = pods.sums(selection, column.codes, len(column.values))
+        held = self._counts.get((topology_key, weight))
+        self._counts[topology_key, weight] = counts if held is None else held + counts
 
     @cached_property
     def sums(self) -> dict[str, IntArray]:
@@ -204,13 +71,16 @@ class Domains:
 
         Keys are missing where no pod is in any domain of theirs. A node without the label is in none.
         """
-        sums: dict[str, IntArray] = {}
         for (key, weight), groups in self._rows.items():
             column = self._nodes.table.label(key)
             counts = np.bincount(column.codes[np.concatenate(groups)], minlength=len(column.values))
+            self._counts[key, weight] = self._counts.get((key, weight), 0) + counts
+        sums: dict[str, IntArray] = {}
+        for (key, weight), counts in self._counts.items():
             counts[0] = 0
             if counts.any():
-                sums[key] = sums.get(key, 0) + weight * counts[self._nodes.take(column.codes)]
+                codes = self._nodes.take(self._nodes.table.label(key).codes)
+                sums[key] = sums.get(key, 0) + weight * counts[codes]
         return sums
 
     @property
@@ -244,6 +114,30 @@ class InterPodAffinity(Predicate, Priority):
     pods = uses(PodClasses)
     placed = uses(PlacedTerms)
     namespaces = uses(NamespaceLabels)
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> list[PodInfo]:
+        """Return those that a required term of the pod is about, and those with required anti-affinity about it."""
+        terms = pod.affinity_terms.required_affinity + pod.affinity_terms.required_anti_affinity
+        about = {
+            kind: any(
+                term.matches(kind.namespace, self.namespaces.labels(kind.namespace), kind.labels) for term in terms
+            )
+            for kind in {other.pod_class for other in others if terms}
+        }
+        repelled = {
+            (shape, namespace): any(
+                term.matches(pod.namespace, self._labels(pod), pod.labels)
+                for term in compile_affinity(None, shape.anti_affinity, namespace).required_anti_affinity
+            )
+            for shape, namespace in {
+                (other.shape, other.pod_class.namespace) for other in others if other.shape.anti_affinity is not None
+            }
+        }
+        return [
+            other
+            for other in others
+            if about.get(other.pod_class) or repelled.get((other.shape, other.pod_class.namespace))
+        ]
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Check the pod's affinity, its anti-affinity, then that of placed pods; a node has the first reason only."""
@@ -279,7 +173,7 @@ class InterPodAffinity(Predicate, Priority):
             return SKIP
         domains = Domains(nodes)
         for term in terms.preferred:
-            domains.add(term.topology_key, self.pods.rows(self._select(term)), term.weight)
+            domains.add_selected(term.topology_key, self.pods, self._select(term), term.weight)
         for carried in self._about(pod, self.placed.preferred):
             domains.add(carried.term.topology_key, carried.bag.rows, carried.term.weight)
         if self.args.hard_pod_affinity_weight:
@@ -306,11 +200,11 @@ class InterPodAffinity(Predicate, Priority):
         terms = pod.affinity_terms.required_affinity
         if not terms:
             return refused
-        rows = self.pods.rows(set[int].intersection(*(set(self._select(term)) for term in terms)))
+        selected = self._select(*terms)
         topology_keys = dict.fromkeys(term.topology_key for term in terms)
         domains = Domains(nodes)
         for key in topology_keys:
-            domains.add(key, rows)
+            domains.add_selected(key, self.pods, selected)
         first = not domains.sums and all(term.matches(pod.namespace, self._labels(pod), pod.labels) for term in terms)
         for key in topology_keys:
             if first:
@@ -323,7 +217,7 @@ class InterPodAffinity(Predicate, Priority):
         """Count the pods that the pod's required anti-affinity is about."""
         domains = Domains(nodes)
         for term in pod.affinity_terms.required_anti_affinity:
-            domains.add(term.topology_key, self.pods.rows(self._select(term)))
+            domains.add_selected(term.topology_key, self.pods, self._select(term))
         return domains
 
     def _existing_anti_affinity(self, pod: PendingPod, nodes: Nodes) -> Domains:
@@ -339,10 +233,14 @@ class InterPodAffinity(Predicate, Priority):
     def _labels(self, pod: PendingPod) -> Mapping[str, str]:
         return self.namespaces.labels(pod.namespace)
 
-    def _select(self, term: AffinityTerm) -> list[int]:
-        """Return the classes of placed pods that a term of the pod is about."""
+    def _select(self, *terms: AffinityTerm) -> Selection:
+        """Return the placed pods that all of some terms of the pod are about."""
         # Upstream 1.36 takes a namespace selector of NotIn or DoesNotExist to select all namespaces here, against the
         # text of the API, which is followed.
-        if term.namespace_selector.empty:
-            return self.pods.select(term.selector)
-        return self.pods.select(term.selector, term.namespaces | self.namespaces.select(term.namespace_selector))
+        namespaces = [
+            term.namespaces | self.namespaces.select(term.namespace_selector)
+            for term in terms
+            if not term.namespace_selector.empty
+        ]
+        matcher = terms[0].selector.both(*(term.selector for term in terms[1:]))
+        return self.pods.select(matcher, frozenset.intersection(*namespaces) if namespaces else None)

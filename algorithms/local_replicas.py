@@ -7,6 +7,7 @@ spread limits differences: neither says "at most two".
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from extender.framework import (
     DesiredReplicas,
     Field,
     IntArray,
+    LabelKey,
     LabelMatcher,
     LabelSelector,
     Nodes,
@@ -26,6 +28,7 @@ from extender.framework import (
     OwnedPods,
     PendingPod,
     PodClasses,
+    PodInfo,
     Predicate,
     Refusal,
     SelectorError,
@@ -78,7 +81,9 @@ class Rule(Args):
     max_replicas: Limit
     """A whole number of at least 1, or a percentage of the desired replicas, such as ``"25%"``."""
 
-    label_selector: Annotated[LabelSelector, API_OBJECT] | None = None
+    label_selector: Annotated[LabelSelector, API_OBJECT] | None = Field(
+        default=None, json_schema_extra={"unset": "all pods"}
+    )
     """Which pods, by their labels; all of them without one."""
 
     namespaces: tuple[str, ...] = ()
@@ -111,7 +116,7 @@ class Rule(Args):
 class LocalReplicasArgs(Args):
     """What can be set."""
 
-    topology_key: Annotated[str, Field(min_length=1)] = "kubernetes.io/hostname"
+    topology_key: LabelKey = "kubernetes.io/hostname"
     """The node label whose values are the domains. A node without it is a domain of its own."""
 
     identity: Literal["owner", "label"] = "owner"
@@ -120,7 +125,7 @@ class LocalReplicasArgs(Args):
     A deployment has a replica set for each revision, so with ``owner`` revisions count apart during a rollout.
     """
 
-    label_key: str = ""
+    label_key: LabelKey = ""
     """The label of pods, needed with ``label``; pods of one namespace that have the same value are one workload."""
 
     rules: tuple[Rule, ...] = ()
@@ -136,9 +141,9 @@ class LocalReplicasArgs(Args):
 class LocalReplicas(Predicate):
     """Refuses nodes whose domain has as many replicas of the pod's workload as are allowed.
 
-    Placed and assumed pods count, and for their node those nominated to it. Pods that are being deleted do not: they
-    leave in any case, and counted they would keep their replacement away from the place that they give up, for as long
-    as they take to end. Pods of no workload (no controller, or not the label) are not limited.
+    Placed, assumed and nominated pods count. Pods that are being deleted do not: they leave in any case, and counted
+    they would keep their replacement away from the place that they give up, for as long as they take to end. Pods of no
+    workload (no controller, or not the label) are not limited.
 
     The desired replicas of a percentage are those of the owning replica set, stateful set or replication controller.
     Where they are not known, as for jobs, they are taken to be the replicas that are placed and this one: the limit
@@ -148,9 +153,22 @@ class LocalReplicas(Predicate):
 
     Arguments = LocalReplicasArgs
     args: LocalReplicasArgs
+    counts_nominated_everywhere = True
     owned = uses(OwnedPods)
     desired = uses(DesiredReplicas)
     placed = uses(PodClasses)
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> list[PodInfo]:
+        """Return the replicas of the pod's workload."""
+        if self.args.identity == "owner":
+            return [other for other in others if pod.owner and other.owner == pod.owner]
+        key, namespace = self.args.label_key, pod.namespace
+        value = pod.labels.get(key)
+        return [
+            other
+            for other in others
+            if value is not None and other.pod_class.labels.get(key) == value and other.pod_class.namespace == namespace
+        ]
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Count the replicas of each domain, where the pod has both a limit and a workload."""

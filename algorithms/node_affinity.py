@@ -10,6 +10,7 @@ from extender.framework import (
     NAME_FIELD,
     SKIP,
     Args,
+    Field,
     IntArray,
     NodeMatcher,
     Nodes,
@@ -43,7 +44,9 @@ CONFLICT_REASON: Final = "pod affinity terms conflict"
 class NodeAffinityArgs(Args):
     """Arguments as in kube-scheduler's NodeAffinityArgs."""
 
-    added_affinity: Annotated[AffinityRules, API_OBJECT] | None = None
+    added_affinity: Annotated[AffinityRules, API_OBJECT] | None = Field(
+        default=None, json_schema_extra={"unset": "pods have their own rules alone"}
+    )
     """Rules that hold for every pod besides its own, written as a pod's ``nodeAffinity``."""
 
     @field_validator("added_affinity")

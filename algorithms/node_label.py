@@ -15,6 +15,7 @@ from extender.framework import (
     Args,
     BoolArray,
     IntArray,
+    LabelKey,
     Nodes,
     PendingPod,
     Predicate,
@@ -31,16 +32,16 @@ REASON: Final = "node(s) didn't have the requested labels"
 class NodeLabelArgs(Args):
     """Arguments as in kube-scheduler's NodeLabelArgs: keys of labels."""
 
-    present_labels: tuple[str, ...] = ()
+    present_labels: tuple[LabelKey, ...] = ()
     """Labels that a node must have."""
 
-    absent_labels: tuple[str, ...] = ()
+    absent_labels: tuple[LabelKey, ...] = ()
     """Labels that a node must not have."""
 
-    present_labels_preference: tuple[str, ...] = ()
+    present_labels_preference: tuple[LabelKey, ...] = ()
     """Labels that a node had better have."""
 
-    absent_labels_preference: tuple[str, ...] = ()
+    absent_labels_preference: tuple[LabelKey, ...] = ()
     """Labels that a node had better not have."""
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """NodePorts: two pods cannot have the same port of a node."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -115,7 +115,12 @@ class HostPorts(Cache):
 class NodePorts(Predicate):
     """Refuses nodes on which another pod has one of the host ports that the pod asks for."""
 
+    node_local = True
     ports = uses(HostPorts)
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return those that have host ports, where the pod asks for some."""
+        return [other for other in others if other.shape.ports] if pod.shape.ports else ()
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Mark the rows of each port; a pod without host ports has no opinion asked of it."""

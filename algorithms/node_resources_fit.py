@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from extender.framework import (
     Args,
+    Field,
     IntArray,
     Nodes,
     PendingPod,
@@ -43,7 +44,9 @@ class ScoringStrategy(ScoredResources):
     """Which nodes are better: those with the most left, the most in use, or what a shape says of their use."""
 
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
-    requested_to_capacity_ratio: UtilizationShape | None = None
+    requested_to_capacity_ratio: UtilizationShape | None = Field(
+        default=None, json_schema_extra={"unset": "for the other types"}
+    )
 
     @model_validator(mode="after")
     def _shaped(self) -> ScoringStrategy:
@@ -109,6 +112,7 @@ class NodeResourcesFit(Predicate, Priority):
 
     Arguments = NodeResourcesFitArgs
     args: NodeResourcesFitArgs
+    node_local = True
     resources = uses(RequestedResources)
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Iterator[Refusal]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from extender.framework import (
     CsiVolumes,
     Nodes,
     PendingPod,
+    PodInfo,
     Predicate,
     Refusal,
     Skip,
@@ -33,8 +35,13 @@ class NodeVolumeLimits(Predicate):
     once. Volumes that are attached to the node count though no pod there uses them.
     """
 
+    node_local = True
     csi_nodes = uses(CsiNodes)
     volumes = uses(CsiVolumes)
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return those that have volumes, where the pod has some."""
+        return [other for other in others if other.volumes] if pod.spec.volumes else ()
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Add what the pod brings to what is there, one driver after the other."""

@@ -3,7 +3,7 @@
 Sources of the rules: plugins/podtopologyspread of 1.36; those of the arguments: apis/config/validation of 1.36.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import log
@@ -22,16 +22,20 @@ from extender.framework import (
     SKIP,
     Args,
     BoolArray,
+    EvictedPods,
     IntArray,
     LabelColumn,
+    LabelMatcher,
     Nodes,
     NodeTable,
     OwnerSelectors,
     PendingPod,
     PodClasses,
+    PodInfo,
     Predicate,
     Priority,
     Refusal,
+    Selection,
     Skip,
     SpreadConstraint,
     TopologySpreadConstraint,
@@ -60,6 +64,9 @@ SYSTEM_DEFAULTS: Final = (
     ),
 )
 """The constraints of pods that have none, where the arguments leave the choice to the system."""
+
+NOTHING: Final = LabelMatcher(None)
+"""The selector that selects no pod."""
 
 MOST_PODS: Final = 2**31 - 1
 """The least count of no domains at all."""
@@ -147,8 +154,11 @@ class Counting:
     ``scope``, shape (capacity,), are the nodes that can count for any constraint at all.
     """
 
-    def __init__(self, pods: PodClasses, pod: PendingPod, table: NodeTable, scope: BoolArray) -> None:
+    def __init__(
+        self, pods: PodClasses, pod: PendingPod, table: NodeTable, scope: BoolArray, evicted: EvictedPods
+    ) -> None:
         self._pods = pods
+        self._evicted = evicted
         self._pod = pod
         self._table = table
         self._scope = scope
@@ -168,18 +178,28 @@ class Counting:
             self._included[policies] = found
         return found
 
-    def rows(self, constraint: SpreadConstraint) -> IntArray:
-        """Return the row of every pod that the constraint selects; shape (pods,), with repeats."""
-        if constraint.selector.empty:
-            # Upstream counts no placed pod for an empty selector, although it does match the pod itself.
-            return np.empty(0, np.int64)
-        namespaces = frozenset((self._pod.namespace,))
-        return self._pods.rows(self._pods.select(constraint.selector, namespaces, terminating=False))
+    def by_row(self, constraint: SpreadConstraint) -> IntArray:
+        """Return how many pods that the constraint selects each row has; shape (capacity,)."""
+        return self._pods.counts(self._select(constraint))
 
     def by_domain(self, constraint: SpreadConstraint, codes: Codes, size: int) -> IntArray:
         """Return the pods on nodes that count by domain, shape (size,); ``codes`` are the domains of rows."""
-        rows = self.rows(constraint)
-        return np.bincount(codes[rows[self.included(constraint)[rows]]], minlength=size)
+        included = self.included(constraint)
+        counts = self._pods.sums(self._select(constraint), codes, size, included)
+        for row, pod in self._evicted.gone():
+            # Upstream takes off every pod that is evicted, though it never counted those that were being deleted.
+            if pod.terminating and included[row] and self._selects(constraint, pod):
+                counts[codes[row]] -= 1
+        return counts
+
+    def _select(self, constraint: SpreadConstraint) -> Selection:
+        # Upstream counts no placed pod for an empty selector, although it does match the pod itself.
+        selector = NOTHING if constraint.selector.empty else constraint.selector
+        return self._pods.select(selector, frozenset((self._pod.namespace,)), terminating=False)
+
+    def _selects(self, constraint: SpreadConstraint, pod: PodInfo) -> bool:
+        found = pod.pod_class
+        return found.namespace == self._pod.namespace and constraint.selector.matches(found.labels)
 
 
 class PodTopologySpread(Predicate, Priority):
@@ -193,7 +213,23 @@ class PodTopologySpread(Predicate, Priority):
     args: PodTopologySpreadArgs
 
     pods = uses(PodClasses)
+    evicted = uses(EvictedPods)
     owners = uses(OwnerSelectors)
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> list[PodInfo]:
+        """Return those that a constraint selects.
+
+        Raises:
+            SelectorError: a selector of the pod cannot be read.
+        """
+        constraints = self._required(pod)
+        return [
+            other
+            for other in others
+            if constraints
+            and other.pod_class.namespace == pod.namespace
+            and any(each.selector.matches(other.pod_class.labels) for each in constraints)
+        ]
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Check one constraint after the other; a node has the first reason only.
@@ -201,11 +237,10 @@ class PodTopologySpread(Predicate, Priority):
         Raises:
             SelectorError: a selector of the pod cannot be read.
         """
-        own = pod.spec.topology_spread_constraints
-        constraints = pod.required_spread if own else self._defaults(pod, self.args.required)
+        constraints = self._required(pod)
         if not constraints:
             return SKIP
-        counting = Counting(self.pods, pod, nodes.table, _labelled(nodes.table, constraints))
+        counting = Counting(self.pods, pod, nodes.table, _labelled(nodes.table, constraints), self.evicted)
         left: BoolArray = np.ones(len(nodes), np.bool_)
         missing, crowded = np.zeros_like(left), np.zeros_like(left)
         for constraint in constraints:
@@ -231,12 +266,12 @@ class PodTopologySpread(Predicate, Priority):
         if not constraints:
             return SKIP
         scope = self._scope(pod, nodes.table)
-        counting, scored = Counting(self.pods, pod, nodes.table, scope), nodes.take(scope)
+        counting, scored = Counting(self.pods, pod, nodes.table, scope, self.evicted), nodes.take(scope)
         total = np.zeros(len(nodes), np.float64)
         for constraint in constraints:
             column = nodes.table.label(constraint.topology_key)
             if constraint.topology_key == HOSTNAME:
-                counts = nodes.take(np.bincount(counting.rows(constraint), minlength=nodes.table.capacity))
+                counts = nodes.take(counting.by_row(constraint))
                 size = np.count_nonzero(scored)
             else:
                 domains = _domains(column)
@@ -257,6 +292,11 @@ class PodTopologySpread(Predicate, Priority):
         if most == 0:
             return scored * np.int64(MAX_NODE_SCORE)
         return scored * (MAX_NODE_SCORE * (most + least - scores) // most)
+
+    def _required(self, pod: PendingPod) -> tuple[SpreadConstraint, ...]:
+        """Return the constraints that must be met."""
+        own = pod.spec.topology_spread_constraints
+        return pod.required_spread if own else self._defaults(pod, self.args.required)
 
     def _defaults(self, pod: PendingPod, constraints: tuple[SpreadConstraint, ...]) -> tuple[SpreadConstraint, ...]:
         """Return default constraints for a pod; none where nothing says which pods belong with it."""

@@ -5,18 +5,21 @@ Source of the rules: plugins/serviceaffinity of 1.22, the last release that had 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from extender.framework import (
     SKIP,
     Args,
     IntArray,
+    LabelKey,
     LabelMatcher,
     NodeInfo,
     Nodes,
     OwnerSelectors,
     PendingPod,
     PodClasses,
+    PodInfo,
     Predicate,
     Priority,
     Refusal,
@@ -37,10 +40,10 @@ EVERYTHING: Final = LabelMatcher(())
 class ServiceAffinityArgs(Args):
     """Arguments as in kube-scheduler's ServiceAffinityArgs: keys of node labels."""
 
-    affinity_labels: tuple[str, ...] = ()
+    affinity_labels: tuple[LabelKey, ...] = ()
     """Labels of which the nodes of a service's pods must have the same values."""
 
-    anti_affinity_labels_preference: tuple[str, ...] = ()
+    anti_affinity_labels_preference: tuple[LabelKey, ...] = ()
     """Labels of which they had better have different values."""
 
 
@@ -51,6 +54,17 @@ class ServiceAffinity(Predicate, Priority):
     args: ServiceAffinityArgs
     owners = uses(OwnerSelectors)
     placed = uses(PodClasses)
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> list[PodInfo]:
+        """Return those that have the pod's labels, where labels of nodes count."""
+        alike = EVERYTHING.with_labels(pod.labels)
+        return [
+            other
+            for other in others
+            if self.args.affinity_labels
+            and other.pod_class.namespace == pod.namespace
+            and alike.matches(other.pod_class.labels)
+        ]
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Refuse nodes with other values than the pod's ``nodeSelector`` has, or than the node of a placed pod.

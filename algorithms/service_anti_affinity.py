@@ -5,13 +5,12 @@ Source of the rules: the priority ServiceAntiAffinity of 1.17, which the score o
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from extender.framework import (
     Args,
-    Field,
     IntArray,
+    LabelKey,
     Nodes,
+    NonEmpty,
     OwnerSelectors,
     PendingPod,
     PodClasses,
@@ -25,7 +24,7 @@ from extender.framework import (
 class ServiceAntiAffinityArgs(Args):
     """What can be set."""
 
-    labels: Annotated[tuple[str, ...], Field(min_length=1)]
+    labels: NonEmpty[LabelKey]
     """Keys of the node labels, such as that of the zone; they count alike."""
 
 

@@ -75,7 +75,7 @@ class VolumeBindingArgs(Args):
 
     bind_timeout_seconds: Annotated[int, Field(ge=0)] = 600
     """How long kube-scheduler waits for the volumes that it binds; means nothing here, where none are bound."""
-    shape: tuple[ShapePoint, ...] | None = None
+    shape: tuple[ShapePoint, ...] | None = Field(default=None, json_schema_extra={"unset": "nodes are not scored"})
     """How nodes are scored by the share of their storage that would be in use; without it they are not."""
 
     @field_validator("shape")

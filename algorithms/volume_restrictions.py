@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from extender.framework import (
     SKIP,
     BoolArray,
     Cache,
+    EvictedPods,
     Nodes,
     NodeTable,
     PendingPod,
@@ -87,10 +88,9 @@ class VolumeUses(Cache):
         ]
 
     def _entries(self, pod: PodInfo) -> Iterator[tuple[dict[Key, dict[int, int]], Key]]:
+        for name in claim_names(pod):
+            yield self._any, (claim_key(pod.pod_class.namespace, name),)
         for volume in pod.volumes:
-            if volume.persistent_volume_claim is not None:
-                name = volume.persistent_volume_claim.claim_name or ""
-                yield self._any, (claim_key(pod.pod_class.namespace, name),)
             for use in disk_uses(volume):
                 yield self._any, use.key
                 if not use.shared:
@@ -106,19 +106,25 @@ class VolumeRestrictions(Predicate):
 
     objects = uses(StorageObjects)
     volumes = uses(VolumeUses)
+    evicted = uses(EvictedPods)
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return those that have volumes, where the pod has some."""
+        return [other for other in others if other.volumes] if pod.spec.volumes else ()
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Mark the rows of each disk, then ask whether anyone has the claims."""
         wanted = [use for volume in pod.spec.volumes or () for use in disk_uses(volume)]
-        in_use = False
+        exclusive: set[str] = set()
         for use in pod.claims:
             if use.ephemeral:
                 continue
             claim = self.objects.claim(pod.namespace, use.name)
             if claim is None:
                 return [Refusal(None, MISSING_CLAIM.format(use.name), resolvable=False)]
-            exclusive = READ_WRITE_ONCE_POD in ((claim.spec and claim.spec.access_modes) or ())
-            in_use |= exclusive and self.volumes.has_claim(pod.namespace, use.name)
+            if READ_WRITE_ONCE_POD in ((claim.spec and claim.spec.access_modes) or ()):
+                exclusive.add(use.name)
+        in_use = bool(exclusive) and self._any_in_use(pod.namespace, exclusive)
         if not wanted and not in_use:
             return SKIP
         taken: BoolArray = np.zeros(nodes.table.capacity, np.bool_)
@@ -128,6 +134,23 @@ class VolumeRestrictions(Predicate):
         if in_use:
             refusals.append(Refusal(nodes.take(~taken), CLAIM_REASON))
         return refusals
+
+    def _any_in_use(self, namespace: str, names: Set[str]) -> bool:
+        """Say whether a pod has one of the claims.
+
+        Upstream counts each claim in use once, and of an evicted pod it takes off every volume with the name of such a
+        claim, in whatever namespace.
+        """
+        gone = [(pod.pod_class.namespace, name) for _, pod in self.evicted.gone() for name in claim_names(pod)]
+        used = sum((namespace, name) in gone or self.volumes.has_claim(namespace, name) for name in names)
+        return used > sum(name in names for _, name in gone)
+
+
+def claim_names(pod: PodInfo) -> Iterator[str]:
+    """Yield the name of the claim of each volume that is one."""
+    for volume in pod.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name or ""
 
 
 def disk_uses(volume: Volume) -> Iterator[DiskUse]:

@@ -144,6 +144,48 @@ def with_ports() -> Json:
     return pod
 
 
+def with_selectors() -> dict[str, Json]:
+    """Return pods to place whose selectors name pods in all namespaces by a label that they lack, by kind."""
+
+    def term(topology_key: str, *expressions: Json) -> Json:
+        return {
+            "topologyKey": topology_key,
+            "namespaceSelector": {},
+            "labelSelector": {"matchExpressions": list(expressions)},
+        }
+
+    exclusive = term(HOSTNAME, {"key": "exclusive", "operator": "Exists"})
+    others = [
+        {
+            "weight": 1,
+            "podAffinityTerm": term(HOSTNAME, {"key": "app", "operator": "NotIn", "values": [f"app-{number}"]}),
+        }
+        for number in range(50)
+    ]
+    return {
+        "exclusive": _pending("exclusive", 7, affinity={"podAntiAffinity": {_REQUIRED: [exclusive]}}),
+        "aloof": _pending("aloof", 7, affinity={"podAntiAffinity": {_PREFERRED: others}}),
+    }
+
+
+def with_own_label(pod: Json, number: int) -> Json:
+    """Return a pod with one more label, as the pods of jobs have, of which no other has the value."""
+    meta = pod["metadata"]
+    return {**pod, "metadata": {**meta, "labels": {**meta["labels"], "controller-uid": f"own-{number}"}}}
+
+
+def nominated(count: int) -> Iterator[Json]:
+    """Return pods for which room is kept, each on a node of its own."""
+    for place, pod in enumerate(waiting(count)):
+        name = f"nominated-{place:05d}"
+        yield {
+            **pod,
+            "metadata": {**pod["metadata"], "name": name, "uid": f"uid-{name}"},
+            "spec": {**pod["spec"], "priority": 1000},
+            "status": {"phase": "Pending", "nominatedNodeName": node_name(place)},
+        }
+
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _PENDING_REQUESTS = {"cpu": "500m", "memory": "1Gi"}

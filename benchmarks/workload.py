@@ -57,6 +57,10 @@ class Evaluation(_Workload, frozen=True, kw_only=True, tag="evaluation"):
     pods: list[str]
     profile: dict[str, Any] = {}
     cluster: Cluster | None = None
+    nominated: int = 0
+    """How many pods are nominated, each to another node."""
+    own_labels: bool = False
+    """Whether each placed pod has a label of its own, and another such pod comes before each pod to place."""
 
 
 class Event(_Workload, frozen=True, kw_only=True, tag="event"):

@@ -13,29 +13,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from extender.config import ExtenderConfiguration, load_configuration
-from extender.errors import ConfigurationError
+from extender.cluster.backoff import Backoff
+from extender.config import ExtenderConfiguration, read_configuration
+from extender.errors import FAULTS, CacheError, ConfigurationError
+from extender.framework.cache import Cache
 from extender.framework.mirror import Mirror
-from extender.framework.profile import used_caches, watched_kinds
+from extender.framework.profile import readers, rebind, used_caches, watched_kinds
 from extender.framework.registry import Registry
 from extender.framework.runner import Profile
 from extender.health import Check
 from extender.informer import Informers
 from extender.model.kind import PODS, Kind
-from extender.source import SourcedProfile, bind_sourced, read_profiles
+from extender.source import bind_sourced
 from extender.telemetry import Metrics
+from extender.trial import bind_to_nothing, find_faults
 
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 60.0
 """After so long what could not be used is tried once more, since the fault may lie outside the files."""
+MEND_SECONDS: Final = 1.0
+"""About so long after a cache broke it is built anew, and after twice as long each time that it breaks again."""
+LONGEST_MEND_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 0.2
 _MOST_READINGS: Final = 50
 _POLL_SECONDS: Final = 0.02
@@ -59,17 +65,20 @@ class ConfigurationSource:
         self._used: dict[Path, bytes | None] = {}
 
     def load(self) -> ExtenderConfiguration:
-        """Return the configuration as it is now.
+        """Return the configuration as it is now, having tried it.
 
         Raises:
-            ConfigurationError: it cannot be used; all findings at once.
+            ConfigurationError: it cannot be used; all findings at once, those about algorithms and certificates too.
         """
         self._used = self.read()  # each file before it is used: what changes meanwhile is a change
-        configuration = load_configuration(self._path, environment=self._environment, settings=self._settings)
+        configuration, problems = read_configuration(self._path, environment=self._environment, settings=self._settings)
         source = configuration.algorithm_source
         named = [Path(file) for file in (source.policy_file, source.scheduler_configuration_file) if file]
         self._files = [*self._own, *named]
         self._used = self.read() | {path: self._used[path] for path in self._own}
+        problems += find_faults(configuration)
+        if problems:
+            raise ConfigurationError(problems)
         return configuration
 
     def read(self) -> dict[Path, bytes | None]:
@@ -125,6 +134,9 @@ class Reloader:
         metrics.gauge(
             "configuration_settings_waiting", "Settings that differ and need a restart.", lambda: len(self.waiting)
         )
+        upkeep = self._mirror.upkeep
+        metrics.gauge("broken_caches", "Caches that raised and are not built anew yet.", lambda: len(upkeep.broken))
+        metrics.totals("cache_failures", "How often a cache raised.", "cache", lambda: upkeep.failures)
 
     def check(self) -> Check:
         """Return the line of health checks about the configuration; the last good one serves, so it never fails."""
@@ -160,6 +172,48 @@ class Reloader:
         self._asked.clear()
         return True
 
+    # --- broken caches -----------------------------------------------------------------------------------------------
+
+    def check_caches(self) -> Check:
+        """Return the line of health checks about broken caches; only the algorithms that read them fail."""
+        notes = [
+            f"{error}; read by {', '.join(readers(cache, *self._profiles.values())) or 'preemption'}"
+            for cache, broken in self._mirror.upkeep.broken.items()
+            if (error := broken.cache_error) is not None
+        ]
+        return Check("caches", note=" | ".join(notes))
+
+    async def mend(self) -> None:
+        """Build broken caches anew and give them to their algorithms, for ever; ever later while they break again."""
+        backoff, mended_at = Backoff(MEND_SECONDS, LONGEST_MEND_SECONDS), time.monotonic()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._mirror.upkeep.broken or self._is_behind():
+                await asyncio.sleep(backoff.next())
+                async with self._turn:
+                    try:
+                        await self._mend()
+                    except FAULTS:
+                        _log.exception("broken caches not built anew for a fault of an algorithm")
+                mended_at = time.monotonic()
+            elif time.monotonic() - mended_at > LONGEST_MEND_SECONDS:
+                backoff.reset()
+
+    def _is_behind(self) -> bool:
+        """Say whether an algorithm reads a broken cache that has been built anew."""
+        algorithms = (each for profile in self._profiles.values() for each in profile.algorithms)
+        held = (cache for each in algorithms for cache in each.held_caches())
+        return any(cache.cache_error is not None and type(cache) in self._mirror.upkeep.whole for cache in held)
+
+    async def _mend(self) -> None:
+        for cache in list(self._mirror.upkeep.broken):
+            await self._build(cache, self._profiles.values())
+        if self._is_behind():
+            profiles = {name: rebind(profile, self._mirror) for name, profile in self._profiles.items()}
+            self._adopt(self._configuration, profiles)
+            self._profiles = profiles
+            _log.info("broken caches built anew", extra={"still_broken": len(self._mirror.upkeep.broken)})
+
     # --- how ---------------------------------------------------------------------------------------------------------
 
     async def apply(self, load: Callable[[], ExtenderConfiguration]) -> None:
@@ -181,14 +235,12 @@ class Reloader:
 
     async def _replace(self, wanted: ExtenderConfiguration) -> None:
         registry = Registry()
-        sourced, trial = await asyncio.to_thread(_try, registry, wanted)
+        sourced, trial = await asyncio.to_thread(bind_to_nothing, registry, wanted)
         kinds = watched_kinds(*trial.values())
         try:
             await self._informers.add(kinds, wanted.reload.sync_seconds)
             for cache in used_caches(*trial.values()):
-                with contextlib.closing(self._mirror.build_cache(cache)) as steps:
-                    for _ in steps:
-                        await asyncio.sleep(0)  # requests and events come between two steps
+                await self._build(cache, trial.values())
             await self._complete_pods(wanted.reload.sync_seconds)
             profiles = bind_sourced(registry, self._mirror, sourced)
             configuration, waiting = merge(self._configuration, wanted)
@@ -197,6 +249,20 @@ class Reloader:
         finally:
             await self._drop_unused(kinds)
         self._note_success(waiting)
+
+    async def _build(self, cache: type[Cache], profiles: Iterable[Profile]) -> None:
+        """Build a cache where it is new or broken; one that was broken and raises again stays so.
+
+        Raises:
+            ConfigurationError: a new one raised; says which algorithms read it.
+        """
+        try:
+            with contextlib.closing(self._mirror.build_cache(cache)) as steps:
+                for _ in steps:
+                    await asyncio.sleep(0)  # requests and events come between two steps
+        except CacheError as error:
+            if cache not in self._mirror.upkeep.broken:
+                raise ConfigurationError(f"{', '.join(readers(cache, *profiles))}: {error}") from error
 
     async def _complete_pods(self, within_seconds: float) -> None:
         """Have pods listed again where new caches read annotations that were not kept."""
@@ -216,7 +282,7 @@ class Reloader:
     async def _drop_unused(self, tried: set[Kind]) -> None:
         """Drop the caches and kinds that the profiles in force do not need."""
         profiles = self._profiles.values()
-        for unused in {type(cache) for cache in self._mirror.caches} - used_caches(*profiles):
+        for unused in self._mirror.upkeep.classes - used_caches(*profiles):
             self._mirror.drop_cache(unused)
         dropped = {*await self._informers.keep(watched_kinds(*profiles)), *tried - self._informers.kinds}
         for kind in dropped:
@@ -260,15 +326,6 @@ def _differences(left: Mapping[str, Any], right: Mapping[str, Any], root: str = 
             yield from _differences(left[key], right[key], f"{root}{key}.")
         elif left[key] != right[key]:
             yield f"{root}{key}"
-
-
-def _try(
-    registry: Registry, configuration: ExtenderConfiguration
-) -> tuple[list[SourcedProfile], Mapping[str, Profile]]:
-    """Return the profiles as they are described, and bound to a mirror of nothing: all that can be wrong shows."""
-    importlib.invalidate_caches()  # modules and packages may have come since
-    sourced = read_profiles(configuration)
-    return sourced, bind_sourced(registry, Mirror(), sourced)
 
 
 async def _settle(source: ConfigurationSource) -> None:

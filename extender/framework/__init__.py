@@ -22,21 +22,26 @@ from extender.framework.algorithm import (
     uses,
 )
 from extender.framework.argument import API_OBJECT
+from extender.framework.argument_type import AnnotationKey, LabelKey, NonEmpty, ResourceName
 from extender.framework.attached_volume import AttachedVolume, Fault, describe_foreign_claim
 from extender.framework.cache import Cache
 from extender.framework.candidate import Nodes
 from extender.framework.csi_node import NO_LIMIT, CsiNodes
 from extender.framework.csi_volume import CsiVolumes
-from extender.framework.device import DeviceAsk, DeviceRequest, Grant
-from extender.framework.device_convention import CONVENTIONS, UNREADABLE
+from extender.framework.device import DeviceAsk, DeviceRequest, Grant, UnservableRequest
+from extender.framework.device_convention import CONVENTIONS
+from extender.framework.device_kind import DeviceKind
 from extender.framework.device_packing import DevicePacking
-from extender.framework.device_pool import GARBLED, DevicePool
+from extender.framework.device_pool import DevicePool
+from extender.framework.device_table import DeviceSource, DeviceTables, check_kinds
+from extender.framework.device_text import UNREADABLE
 from extender.framework.eviction import EvictedPods
 from extender.framework.free_volume import FreeVolumes, VolumeChoice
 from extender.framework.in_tree_limit import InTreeLimits
 from extender.framework.namespace import NamespaceLabels
 from extender.framework.owned_pod import DesiredReplicas, OwnedPods
 from extender.framework.owner_selector import OwnerSelectors
+from extender.framework.placed_term import Carried, PlacedTerms, TermIndex
 from extender.framework.pod_address import (
     ADDRESS_COUNT,
     MOST_ADDRESSES,
@@ -45,7 +50,7 @@ from extender.framework.pod_address import (
     PodAddresses,
     read_address_count,
 )
-from extender.framework.pod_class import PodClasses
+from extender.framework.pod_class import PodClasses, Selection
 from extender.framework.provider import Provider
 from extender.framework.reach import compile_topologies, select_rows_of_terms
 from extender.framework.resource import RequestedResources, Share
@@ -133,7 +138,6 @@ __all__ = [
     "BETA_ZONE",
     "CONVENTIONS",
     "DO_NOT_SCHEDULE",
-    "GARBLED",
     "GCE_PD",
     "MAX_NODE_SCORE",
     "MOST_ADDRESSES",
@@ -157,18 +161,23 @@ __all__ = [
     "AddressCapacity",
     "AffinityTerm",
     "AffinityTerms",
+    "AnnotationKey",
     "Args",
     "AttachedVolume",
     "BoolArray",
     "Cache",
+    "Carried",
     "ClaimUse",
     "CsiNodes",
     "CsiVolumes",
     "DesiredReplicas",
     "DeviceAsk",
+    "DeviceKind",
     "DevicePacking",
     "DevicePool",
     "DeviceRequest",
+    "DeviceSource",
+    "DeviceTables",
     "EvictedPods",
     "Fault",
     "Field",
@@ -181,6 +190,7 @@ __all__ = [
     "Kind",
     "KubernetesObject",
     "LabelColumn",
+    "LabelKey",
     "LabelMatcher",
     "LabelSelector",
     "Labels",
@@ -193,6 +203,7 @@ __all__ = [
     "NodeSelectorTerm",
     "NodeTable",
     "Nodes",
+    "NonEmpty",
     "ObjectMeta",
     "Operator",
     "OwnedPods",
@@ -200,6 +211,7 @@ __all__ = [
     "PendingPod",
     "PersistentVolume",
     "PersistentVolumeClaim",
+    "PlacedTerms",
     "PodAddresses",
     "PodClasses",
     "PodInfo",
@@ -213,8 +225,10 @@ __all__ = [
     "RequestedResources",
     "Requirement",
     "Reserver",
+    "ResourceName",
     "RowBag",
     "ScoredResources",
+    "Selection",
     "SelectorError",
     "ShapePoint",
     "Share",
@@ -225,12 +239,15 @@ __all__ = [
     "StorageObjects",
     "StorageUse",
     "Taint",
+    "TermIndex",
     "TopologySpreadConstraint",
+    "UnservableRequest",
     "UtilizationShape",
     "Volume",
     "VolumeChoice",
     "WeightedMean",
     "WeightedNodeTerm",
+    "check_kinds",
     "check_points",
     "claim_key",
     "claim_volume_name",

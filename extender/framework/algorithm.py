@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
+from extender.errors import AnswerError
 from extender.framework.cache import Cache
 from extender.framework.candidate import Nodes
 from extender.model.column import BoolArray, IntArray
 from extender.model.kind import Kind
 from extender.model.node import NodeInfo
-from extender.model.pod import PendingPod
+from extender.model.pod import PendingPod, PodInfo
+from extender.section import ExactModel
 
 MAX_NODE_SCORE: Final = 100
 """The best normalised score (source: framework.MaxNodeScore)."""
@@ -59,8 +61,11 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, eq=False):
     error: bool = False
 
 
-class Args(BaseModel):
-    """Root of every algorithm's arguments: camelCase in the file, unknown keys refused, never changed."""
+class Args(ExactModel):
+    """Root of every algorithm's arguments: camelCase in the file, unknown keys refused, never changed.
+
+    Numbers and truths are taken as such, and no text in their place.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, arbitrary_types_allowed=False
@@ -103,6 +108,8 @@ class Algorithm(ABC):  # noqa: B024 - its two kinds have the abstract methods
     watches: ClassVar[tuple[Kind, ...]] = ()
     """Kinds that the algorithm needs beyond those its caches fold."""
 
+    _cache_attributes: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, args: Any, caches: dict[type[Cache], Cache]) -> None:
         """Bind validated arguments and the shared caches; the framework calls this."""
         self.args = args
@@ -113,6 +120,7 @@ class Algorithm(ABC):  # noqa: B024 - its two kinds have the abstract methods
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
+        cls._cache_attributes = tuple(cls.declared_caches())
 
     @classmethod
     def declared_caches(cls) -> dict[str, type[Cache]]:
@@ -121,6 +129,10 @@ class Algorithm(ABC):  # noqa: B024 - its two kinds have the abstract methods
         for parent in reversed(cls.__mro__):
             found |= {name: value.cache for name, value in vars(parent).items() if isinstance(value, _Uses)}
         return found
+
+    def held_caches(self) -> Iterator[Cache]:
+        """Return the caches that it was bound to."""
+        return (getattr(self, attribute) for attribute in self._cache_attributes)
 
     @classmethod
     def declared_kinds(cls) -> set[Kind]:
@@ -133,6 +145,28 @@ class Predicate(Algorithm):
 
     mandatory: ClassVar[bool] = False
     """Mandatory predicates run first, whatever the configuration enables."""
+
+    node_local: ClassVar[bool] = False
+    """Whether no placed pod can change the verdict about another node than its own.
+
+    Saying so makes a filter quicker while pods are nominated; it is then asked about all their nodes at once.
+    """
+
+    counts_nominated_everywhere: ClassVar[bool] = False
+    """Whether pods that are nominated to other nodes count as well, as rules about zones or pools want it.
+
+    kube-scheduler counts a nominated pod on its own node alone. Such a predicate is asked about all candidates with all
+    nominated pods of equal or higher priority placed, besides being asked without any.
+    """
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> Collection[PodInfo]:  # noqa: ARG002
+        """Return those of some pods that can change a verdict by coming to their ``node_name`` or leaving it.
+
+        All of them by default, and none where no cache of the predicate folds pods. To return fewer makes filters
+        quicker while pods are nominated, and preemption always. What is said of one of them must not hang on the
+        others, nor on what is placed.
+        """
+        return others if any(type(cache).folds_pods() for cache in self.held_caches()) else ()
 
     @abstractmethod
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | Iterable[Refusal]:
@@ -175,8 +209,39 @@ class Reserver(Algorithm):
         """
 
 
+class NodeRefusals(Sequence[Refusal]):
+    """Refusals of which no two name the same node: one code a node, in place of one mask a reason.
+
+    ``codes``, shape (candidates,), int64, is 0 where the pod fits, else 1 and more for ``reasons`` in their order, each
+    of which is ``resolvable`` or not.
+    """
+
+    def __init__(self, codes: IntArray, reasons: Sequence[str], resolvable: Sequence[bool]) -> None:
+        self.codes = codes
+        self.reasons = reasons
+        self.resolvable = resolvable
+
+    def __len__(self) -> int:
+        """Return the number of reasons."""
+        return len(self.reasons)
+
+    @overload
+    def __getitem__(self, place: int) -> Refusal: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Refusal]: ...
+    def __getitem__(self, place: int | slice) -> Refusal | list[Refusal]:
+        """Return one of them, with its mask."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        code = range(1, len(self) + 1)[place]
+        return Refusal(self.codes == code, self.reasons[place], self.resolvable[place])
+
+
 class NodePredicate(Predicate):
-    """A predicate that is asked about one node at a time; simpler to write, slower to run."""
+    """A predicate that is asked about one node at a time; simpler to write, slower to run.
+
+    It is asked about nodes that no predicate before it refused, and about no others.
+    """
 
     @abstractmethod
     def fits(self, pod: PendingPod, node: NodeInfo) -> str | None:
@@ -187,18 +252,21 @@ class NodePredicate(Predicate):
         return True
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | Sequence[Refusal]:
-        """Ask ``fits`` about each candidate and group the reasons."""
-        by_reason: dict[str, list[int]] = {}
+        """Ask ``fits`` about each candidate and group the reasons.
+
+        Raises:
+            AnswerError: ``fits`` returned something else than text or None.
+        """
+        codes: IntArray = np.zeros(len(nodes), np.int64)
+        code_of: dict[str, int] = {}
         for position, node in enumerate(nodes.infos()):
             reason = self.fits(pod, node)
-            if reason is not None:
-                by_reason.setdefault(reason, []).append(position)
-        refusals = []
-        for reason, positions in by_reason.items():
-            mask = np.zeros(len(nodes), np.bool_)
-            mask[positions] = True
-            refusals.append(Refusal(mask, reason, self.resolvable(reason)))
-        return refusals
+            if reason is None:
+                continue
+            if not isinstance(reason, str):
+                raise AnswerError(f"fits must return text or None, got {type(reason).__name__}")
+            codes[position] = code_of.setdefault(reason, len(code_of) + 1)
+        return NodeRefusals(codes, list(code_of), [bool(self.resolvable(reason)) for reason in code_of])
 
 
 class NodePriority(Priority):
@@ -209,8 +277,16 @@ class NodePriority(Priority):
         """Return the raw score of one node; 0 to 100 unless ``normalize`` is overridden."""
 
     def prioritize(self, pod: PendingPod, nodes: Nodes) -> Skip | IntArray:
-        """Ask ``score`` about each candidate."""
-        return np.fromiter((self.score(pod, node) for node in nodes.infos()), np.int64, len(nodes))
+        """Ask ``score`` about each candidate.
+
+        Raises:
+            AnswerError: ``score`` returned something else than an integer.
+        """
+        scores = [self.score(pod, node) for node in nodes.infos()]
+        for kind in set(map(type, scores)):
+            if not issubclass(kind, int | np.integer) or issubclass(kind, bool):
+                raise AnswerError(f"score must return an integer, got {kind.__name__}")
+        return np.array(scores, np.int64)
 
 
 def normalize_to_best(scores: IntArray, *, reverse: bool = False) -> IntArray:

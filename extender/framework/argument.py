@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from pydantic import GetCoreSchemaHandler, WithJsonSchema
-from pydantic_core import core_schema
+from pydantic import GetCoreSchemaHandler, ValidationError, WithJsonSchema
+from pydantic_core import InitErrorDetails, core_schema
+
+Place: TypeAlias = tuple[int | str, ...]
+"""The keys and positions that lead to a value."""
+
+_UNKNOWN: Final = "unknown key; remove it or correct its spelling"
+_STEP: Final = re.compile(r"\[(\d+)\]|\.(\w+)")
 
 
 class _ApiObject:
@@ -35,27 +42,40 @@ def _read(value: Any, api_type: Any) -> Any:
     """Decode ``value`` as the API server would, unknown keys refused.
 
     Raises:
-        ValueError: the shape is wrong, or a key is not known; the message has the place.
+        ValidationError: the shape is wrong, or keys are not known; each finding has its place.
     """
     try:
         decoded = msgspec.convert(value, api_type)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
-    unknown = next(_lost(value, msgspec.to_builtins(decoded), ""), None)
-    if unknown is not None:
-        raise ValueError(f"{unknown}: unknown key; remove it or correct its spelling")
+        text, _, path = str(error).partition(" - at `$")
+        raise _findings({_place(path): f"{text[:1].lower()}{text[1:]}"}, value) from None
+    unknown = dict.fromkeys(_lost(value, msgspec.to_builtins(decoded)), _UNKNOWN)
+    if unknown:
+        raise _findings(unknown, value)
     return decoded
 
 
-def _lost(given: Any, kept: Any, path: str) -> Iterator[str]:
+def _place(path: str) -> Place:
+    """Return where ``[0].labelSelector.matchLabels`` leads."""
+    return tuple(int(number) if number else name for number, name in _STEP.findall(path))
+
+
+def _findings(texts: Mapping[Place, str], value: Any) -> ValidationError:
+    faults = [
+        InitErrorDetails(type="value_error", loc=place, input=value, ctx={"error": ValueError(text)})
+        for place, text in texts.items()
+    ]
+    return ValidationError.from_exception_data("argument", faults)
+
+
+def _lost(given: Any, kept: Any, place: Place = ()) -> Iterator[Place]:
     """Return the places in ``given`` that decoding did not keep."""
     if isinstance(given, dict):
         for key, value in given.items():
-            place = f"{path}.{key}" if path else str(key)
             if key in kept:
-                yield from _lost(value, kept[key], place)
+                yield from _lost(value, kept[key], (*place, key))
             elif value is not None:
-                yield place
+                yield (*place, str(key))
     elif isinstance(given, list):
         for position, (value, other) in enumerate(zip(given, kept, strict=True)):
-            yield from _lost(value, other, f"{path}[{position}]")
+            yield from _lost(value, other, (*place, position))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+from extender.errors import CacheError
 from extender.model.kind import NODES, PODS, Kind
 from extender.model.node import NodeInfo
 from extender.model.pod import PodInfo
@@ -20,7 +21,8 @@ class Cache(ABC):
     """Folds events into its own arrays, which are indexed by the rows of the node table.
 
     ``remove_*`` is called with the very object that was added. An update is a removal and an addition. Pods are folded
-    only while they are placed, and possibly before their node's object is known. Nothing here may block or raise.
+    only while they are placed, and possibly before their node's object is known. Nothing here may block or raise: one
+    that raises is told nothing more, and the algorithms that read it fail until it was built anew.
     """
 
     kinds: ClassVar[tuple[Kind, ...]] = (NODES, PODS)
@@ -29,9 +31,18 @@ class Cache(ABC):
     annotations: ClassVar[tuple[str, ...]] = ()
     """Which annotations of pods it reads, by name or, with ``*`` at the end, by prefix; records keep no others."""
 
+    cache_error: CacheError | None = None
+    """Why nothing is folded into it any more, set by the framework; None while it is up to date."""
+
     def __init__(self, table: NodeTable) -> None:
         """Start empty, with arrays of ``table.capacity`` entries."""
         self.table = table
+
+    @classmethod
+    def folds_pods(cls) -> bool:
+        """Say whether the cache does anything with pods."""
+        methods = ("add_pod", "remove_pod", "evict_pod", "restore_pod")
+        return any(getattr(cls, name) is not getattr(Cache, name) for name in methods)
 
     def grow(self, capacity: int) -> None:  # noqa: B027 - a cache without arrays has nothing to do
         """Make room for ``capacity`` rows."""

@@ -18,8 +18,18 @@ from extender.model.pod import PendingPod, PodInfo
 MOST_DEVICES: Final = 64
 """So many devices a node may declare."""
 
+MOST_AMOUNT: Final = 2**40
+"""No amount of memory or compute is larger, declared, asked for or given: sums and percentages stay inside int64."""
+
 UNLIMITED: Final = 2**31
 """How many pods may share a device that states no limit."""
+
+OVERASKED: Final = "pod asks for more than 100 percent of a device's memory"
+"""Why no node will do for a pod that asks for more than all of a device; eviction cannot help."""
+
+
+class UnservableRequest(ValueError):
+    """A request that can be read and that no node can serve; its text is the reason."""
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -49,8 +59,8 @@ class Grant(NamedTuple):
 class DeviceAsk(msgspec.Struct, frozen=True):
     """So many different devices, and of each so much memory and compute; ``count`` may be 0.
 
-    Where ``memory_percent`` is set it stands in place of ``memory``. An ``exclusive`` ask shares with nobody; a
-    ``whole`` one takes all that a device has.
+    Where ``memory_percent`` is set, 1 to 100, it stands in place of ``memory``. An ``exclusive`` ask shares with
+    nobody; a ``whole`` one takes all that a device has.
     """
 
     count: int
@@ -65,7 +75,9 @@ class DeviceRequest(msgspec.Struct, frozen=True):
     """All that a pod asks of devices: an ask for each container, or one for them all.
 
     ``models`` and ``unwanted_models`` are parts of model names in lower case; without ``models`` any will do.
-    ``policy`` is how to choose, where the pod says so in its convention.
+    ``policy`` is how to choose, where the pod says so in its convention. An ``optional`` request concerns only nodes of
+    its convention: others may have what the pod asks for without any. ``resource`` is the extended resource that whole
+    devices are asked for by.
     """
 
     convention: Convention
@@ -73,6 +85,8 @@ class DeviceRequest(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     unwanted_models: tuple[str, ...] = ()
     policy: str | None = None
+    optional: bool = False
+    resource: str = ""
 
     def accepts(self, model: str) -> bool:
         """Say whether a device of ``model`` will do."""
@@ -88,6 +102,10 @@ class Convention(ABC):
     name: ClassVar[str]
     annotations: ClassVar[tuple[str, ...]]
     """The annotations of placed pods that are read."""
+    resources: ClassVar[tuple[str, ...]] = ()
+    """The extended resources that mean something."""
+    one_at_a_time: ClassVar[bool] = False
+    """Whether the device plug-in takes any pod that waits for it on a node for the one to serve."""
 
     @abstractmethod
     def devices(self, node: NodeInfo) -> Sequence[Device] | None:
@@ -102,7 +120,7 @@ class Convention(ABC):
         """Return what a pod asks for, None where it asks for nothing in this way.
 
         Raises:
-            ValueError: the request cannot be read.
+            ValueError: the request cannot be read, or asks for more than a device can have.
             QuantityError: a quantity cannot be read.
         """
 
@@ -117,3 +135,11 @@ class Convention(ABC):
     @abstractmethod
     def annotate(self, grants: Sequence[Sequence[Grant]], node: NodeInfo, now_seconds: float) -> dict[str, str]:
         """Return the annotations that tell a pod's grants, one sequence an ask, to the node's device plug-in."""
+
+    def waiting_since(self, annotations: Mapping[str, str]) -> int | None:  # noqa: ARG002
+        """Return when a placed pod was bound that waits for the plug-in, in seconds since 1970; else None."""
+        return None
+
+    def is_locked(self, node: NodeInfo) -> bool:  # noqa: ARG002
+        """Say whether somebody else has the node's device plug-in for itself."""
+        return False

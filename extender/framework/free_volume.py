@@ -10,7 +10,7 @@ import numpy as np
 
 from extender.errors import QuantityError
 from extender.framework.cache import Cache
-from extender.framework.reach import Reach, Terms, Thing, compile_terms, select_rows_of_terms
+from extender.framework.reach import Pairs, Reach, Terms, Thing, compile_terms, select_rows_of_terms
 from extender.model.claim import claim_key, offered_bytes, requested_bytes, storage_class_name
 from extender.model.column import BoolArray, IntArray
 from extender.model.kind import PERSISTENT_VOLUMES, Kind, object_key
@@ -107,7 +107,7 @@ class VolumeChoice:
         self._volumes = volumes
         self._capacity = volumes.table.capacity
         self._codes: dict[str, int] = {}
-        self._chosen: list[tuple[str, IntArray]] = []
+        self._taken_of_class: dict[str, _Taken] = {}
 
     def choose(self, claim: PersistentVolumeClaim) -> IntArray:
         """Return the size in bytes of the claim's volume on each row, -1 where there is none; shape (capacity,).
@@ -123,7 +123,7 @@ class VolumeChoice:
         for volume in self._volumes.kept(claim):
             if wanted.suits(volume):
                 code = self._codes.setdefault(_name(volume), _NOTHING - 1 - len(self._codes))
-                offered = open_rows & (self._taken(wanted.class_name, code) == 0)
+                offered = open_rows & (self._taken(wanted.class_name).of(code) == 0)
                 reached = offered & select_rows_of_terms(self._volumes.table, _terms(volume))
                 found[reached], sizes[reached] = code, offered_bytes(volume)
                 open_rows &= ~offered
@@ -132,7 +132,7 @@ class VolumeChoice:
             found[open_rows] = self._smallest(reach, wanted)[open_rows]
             free = found > _NOTHING
             sizes[free] = reach.numbers[found[free]]
-        self._chosen.append((wanted.class_name, found))
+        self._taken(wanted.class_name).claims.append(found)
         return sizes
 
     def _smallest(self, reach: Reach[VolumeForm], wanted: _Wanted) -> IntArray:
@@ -141,11 +141,9 @@ class VolumeChoice:
         usable = forms[reach.kinds.codes] & (reach.numbers >= wanted.size_bytes)
         sizes: IntArray = np.full(self._capacity, _NO_SIZE)
         found: IntArray = np.full(self._capacity, _NOTHING)
-        rows, slots = reach.pairs()
-        keep = usable[slots]
-        rows, slots = rows[keep], slots[keep]
-        left = self._taken(wanted.class_name, slots, rows) < reach.counts[slots]
-        rows, slots = rows[left], slots[left]
+        pairs = reach.pairs()
+        left = usable[pairs.slots] & (self._taken(wanted.class_name).by_pair(pairs) < reach.counts[pairs.slots])
+        rows, slots = pairs.rows[left], pairs.slots[left]
         np.minimum.at(sizes, rows, reach.numbers[slots])
         best = reach.numbers[slots] == sizes[rows]
         found[rows[best]] = slots[best]
@@ -159,7 +157,8 @@ class VolumeChoice:
         columns = reach.columns()
         offers = sorted((int(reach.numbers[slot]), slot) for slot in columns if usable[slot])
         # An earlier claim takes one volume on a row, so of those in one place no more than these can be left over.
-        most = 1 + sum(name == class_name for name, _ in self._chosen)
+        taken = self._taken(class_name)
+        most = 1 + len(taken.claims)
         offered: Counter[int] = Counter()
         for size, slot in offers:
             offered[id(columns[slot])] += 1
@@ -167,16 +166,40 @@ class VolumeChoice:
                 continue
             better = columns[slot] & (sizes > size)
             if most > 1:
-                better &= self._taken(class_name, slot) < reach.counts[slot]
+                better &= taken.of(slot) < reach.counts[slot]
             sizes[better], found[better] = size, slot
 
-    def _taken(self, class_name: str, code: int | IntArray, rows: IntArray | slice = slice(None)) -> IntArray:
-        """Return how many earlier claims have that volume on each of ``rows``."""
-        taken: IntArray = np.zeros(self._capacity, np.int64)[rows]
-        for name, chosen in self._chosen:
-            if name == class_name:
-                taken += chosen[rows] == code
-        return taken
+    def _taken(self, class_name: str) -> _Taken:
+        """Return what earlier claims of a class have."""
+        if class_name not in self._taken_of_class:
+            self._taken_of_class[class_name] = _Taken(self._capacity)
+        return self._taken_of_class[class_name]
+
+
+class _Taken:
+    """How many of the earlier claims of a class have each volume on each row; each claim is counted once a question."""
+
+    def __init__(self, capacity: int) -> None:
+        self.claims: list[IntArray] = []
+        """The slot or the code of the volume that each claim has on each row; shapes (capacity,)."""
+        self._capacity = capacity
+        self._counts: dict[int | None, tuple[int, IntArray]] = {}
+
+    def of(self, code: int) -> IntArray:
+        """Return how many have one volume on each row; shape (capacity,)."""
+        return self._count(code, slice(None), code)
+
+    def by_pair(self, pairs: Pairs) -> IntArray:
+        """Return how many have the volume of each pair on its row, always of the same pairs; shape (pairs,)."""
+        return self._count(None, pairs.rows, pairs.slots)
+
+    def _count(self, question: int | None, rows: IntArray | slice, codes: int | IntArray) -> IntArray:
+        """Add to the answer of last time the claims that came since."""
+        known, counts = self._counts.get(question, (0, np.zeros(self._capacity, np.int64)[rows]))
+        for chosen in self.claims[known:]:
+            counts = counts + (chosen[rows] == codes)
+        self._counts[question] = len(self.claims), counts
+        return counts
 
 
 class _Wanted(NamedTuple):

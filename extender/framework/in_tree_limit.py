@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from extender.framework.csi_node import NO_LIMIT, CsiNodes
 from extender.framework.in_tree_volume import InTreeVolumes
 from extender.model.column import BoolArray, IntArray
 from extender.model.migration import InTreePlugin
-from extender.model.pod import PendingPod
+from extender.model.pod import PendingPod, PodInfo
 from extender.model.table import NodeTable
 
 REASON: Final = "node(s) exceed max volume count"
@@ -25,7 +26,9 @@ REASON: Final = "node(s) exceed max volume count"
 class InTreeLimitArgs(Args):
     """How many disks a node takes."""
 
-    max_volumes: Annotated[int, Field(ge=1)] | None = None
+    max_volumes: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        default=None, json_schema_extra={"unset": "as many as the cloud is known to allow"}
+    )
     """Holds for nodes whose allocatable resources do not tell; in place of what is known of the cloud."""
 
 
@@ -39,12 +42,17 @@ class InTreeLimits(Predicate):
 
     Arguments = InTreeLimitArgs
     args: InTreeLimitArgs
+    node_local = True
     csi_nodes = uses(CsiNodes)
     volumes = uses(InTreeVolumes)
 
     @abstractmethod
     def known_limits(self, table: NodeTable) -> IntArray | int:
         """Return how many disks nodes of this cloud take; shape (capacity,), or one number for all."""
+
+    def heeded(self, pod: PendingPod, others: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return those that have volumes, where the pod has some."""
+        return [other for other in others if other.volumes] if pod.spec.volumes else ()
 
     def filter(self, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
         """Add the disks the pod brings to those that are there."""

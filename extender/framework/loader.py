@@ -9,6 +9,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import ModuleType
 
 from extender.errors import ConfigurationError
@@ -21,6 +22,7 @@ from extender.framework.registry import Registry, nearest
 IN_TREE_PACKAGE = "algorithms"
 """The package whose modules hold the algorithms that come with the service."""
 
+_CLASS = re.compile(r"^class (\w+)\(", re.MULTILINE)
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -32,6 +34,15 @@ def module_name(algorithm: str) -> str:
 def in_tree_modules(package: str = IN_TREE_PACKAGE) -> list[str]:
     """Return the names of the package's algorithm modules without importing them."""
     return sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__))
+
+
+def in_tree_names(package: str = IN_TREE_PACKAGE) -> list[str]:
+    """Return the names that lead to the package's modules; their text tells, so nothing is imported."""
+    files = [
+        Path(folder) / f"{stem}.py" for stem in in_tree_modules(package) for folder in import_module(package).__path__
+    ]
+    texts = {file.stem: file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file()}
+    return [name for stem, text in texts.items() for name in _CLASS.findall(text) if module_name(name) == stem]
 
 
 def default_set(package: str = IN_TREE_PACKAGE) -> Provider:
@@ -83,7 +94,7 @@ def load(reference: str, registry: Registry, package: str = IN_TREE_PACKAGE) -> 
         return _load_in_tree(reference, module, registry, package)
     if plugins:
         return load_plugin(plugins[0], registry, package)
-    known = [*map(_camel, in_tree_modules(package)), *registry.plugins]
+    known = [*in_tree_names(package), *registry.plugins]
     raise ConfigurationError(f"no algorithm named {reference!r}{nearest(reference, known)}")
 
 
@@ -145,7 +156,3 @@ def _register(algorithm: type[Algorithm], registry: Registry, package: str) -> s
         )
     registry.register(algorithm)
     return algorithm.name
-
-
-def _camel(stem: str) -> str:
-    return "".join(word.capitalize() for word in stem.split("_"))

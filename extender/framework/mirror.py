@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -23,6 +22,7 @@ import msgspec
 from extender.framework.cache import Cache
 from extender.framework.filling import Filling
 from extender.framework.store import FoldingStore
+from extender.framework.upkeep import Upkeep
 from extender.model.kind import NODES, PODS, Kind, Store, object_key
 from extender.model.node import NodeInfo, read_node
 from extender.model.pod import PodInfo, PodReader
@@ -53,14 +53,14 @@ class Mirror:
         self.assumed: dict[str, Assumed] = {}
         """Assumed pods by uid."""
         self.nominated: dict[str, dict[str, PodInfo]] = {}
-        """Pending pods for which preemption keeps room, by node name and uid."""
+        """Pending pods for which preemption keeps room, by node name and uid, as if they were placed there."""
         self.reader = PodReader()
         self.version = 0
         """Changes with every change that an answer could depend on."""
         self._pods_being_listed: int | None = None
         self._pods_listed: int | None = None
-        self._caches: dict[type[Cache], Cache] = {}
-        self._folding: dict[type[Cache], Cache | Filling] = {}
+        self.upkeep = Upkeep(self.table)
+        """The caches: those that are up to date, and those that are broken."""
         self._generations: dict[type[Cache], int] = {}
         self._objects: dict[Kind, dict[str, Any]] = {}
 
@@ -70,45 +70,46 @@ class Mirror:
         """Return the shared instance of ``cache_class``, built from what exists now where it is new.
 
         Records of pods keep only annotations that some cache declares. Where a new cache declares others and pods are
-        listed already, ``pods_outdated`` is true until they have been listed again.
+        listed already, ``pods_outdated`` is true until they have been listed again. One that is broken has a
+        ``cache_error``, and is not built anew here.
+
+        Raises:
+            CacheError: a new one raised while it was built.
         """
-        for _ in self.build_cache(cache_class):
-            pass
-        return cast(C, self._caches[cache_class])
+        held = self.upkeep.held(cache_class)
+        if held is None:
+            for _ in self.build_cache(cache_class):
+                pass
+            held = self.upkeep.whole[cache_class]
+        return cast(C, held)
 
     def build_cache(self, cache_class: type[Cache], objects_a_step: int = 100) -> Generator[None]:
-        """Build a cache in steps of so many objects, where it is new; events may be folded between two steps.
+        """Build a cache in steps of so many objects where it is new or broken; events may be folded between two steps.
 
         Nothing can read it until the last one. Closing the iterator before leaves nothing of it.
+
+        Raises:
+            CacheError: it raised; a new one is not kept, and a broken one stays broken.
         """
-        if cache_class in self._caches:
+        if cache_class in self.upkeep.whole:
             return
         self.reader.keep(cache_class.annotations)
-        self._generations[cache_class] = self.reader.generation if cache_class.annotations else 0
-        built = cache_class(self.table)
-        self.table.on_grow(built.grow)
-        self._folding[cache_class] = filling = Filling(built)
+        self._generations.setdefault(cache_class, self.reader.generation if cache_class.annotations else 0)
         try:
-            replayed = self._replay(filling)
-            while sum(1 for _ in islice(replayed, objects_a_step)):
-                yield
-            self._caches[cache_class] = self._folding[cache_class] = built
+            yield from self.upkeep.build(cache_class, self._replay, objects_a_step)
         finally:
-            if cache_class not in self._caches:
-                self._stop_folding(cache_class, built)
+            if self.upkeep.held(cache_class) is None:
+                del self._generations[cache_class]
 
     def drop_cache(self, cache_class: type[Cache]) -> None:
         """Keep a cache up to date no longer; nothing may read it any more."""
-        self._stop_folding(cache_class, self._caches.pop(cache_class))
-
-    def _stop_folding(self, cache_class: type[Cache], cache: Cache) -> None:
-        del self._folding[cache_class], self._generations[cache_class]
-        self.table.forget_listener(cache.grow)
+        self.upkeep.drop(cache_class)
+        del self._generations[cache_class]
 
     @property
     def pods_outdated(self) -> bool:
         """Whether records of pods may lack annotations that a cache reads: it came after the list they are from."""
-        return any(map(self.is_outdated, self._caches))
+        return any(map(self.is_outdated, self.upkeep.whole))
 
     def is_outdated(self, cache_class: type[Cache]) -> bool:
         """Say whether this is the case for one of the caches."""
@@ -118,31 +119,36 @@ class Mirror:
     @property
     def caches(self) -> Iterable[Cache]:
         """Every cache that is kept up to date."""
-        return self._caches.values()
+        return self.upkeep.whole.values()
 
     def fill(self, cache: Cache) -> None:
-        """Fold everything that exists now into an empty cache."""
-        for _ in self._replay(cache):
-            pass
+        """Fold everything that exists now into an empty cache.
 
-    def _replay(self, cache: Cache | Filling) -> Iterator[None]:
+        Raises:
+            CacheError: it raised.
+        """
+        for _ in self._replay(cache):
+            if cache.cache_error is not None:
+                raise cache.cache_error
+
+    def _replay(self, told: Cache | Filling) -> Iterator[None]:
         """Fold what exists, one object a step. Each is looked up in its step, as it is then."""
         for name in list(self.table.index):
             row = self.table.index.get(name)
             node = None if row is None else self.table.infos[row]
             if row is not None and node is not None:
-                cache.add_node(row, node)
+                self.upkeep.tell((told,), "add_node", row, node)
             yield
         for uid in [*self.by_uid, *(self.assumed.keys() - self.by_uid.keys())]:
             info = self.placed(uid)
             if info is not None:
-                cache.add_pod(self.table.index[info.node_name], info)
+                self.upkeep.tell((told,), "add_pod", self.table.index[info.node_name], info)
             yield
-        for kind in cache.kinds:
+        for kind in told.kinds:
             for key in list(self._objects.get(kind, ())):
                 item = self._objects.get(kind, {}).get(key)
                 if item is not None:
-                    cache.add(kind, item)
+                    self.upkeep.tell((told,), "add", kind, item)
                 yield
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -168,14 +174,12 @@ class Mirror:
 
     def _put_node(self, node: NodeInfo) -> None:
         row = self.table.add(node)
-        for cache in self._folding.values():
-            cache.add_node(row, node)
+        self.upkeep.fold("add_node", row, node)
         self.version += 1
 
     def _take_node(self, node: NodeInfo) -> None:
         row = self.table.index[node.name]
-        for cache in self._folding.values():
-            cache.remove_node(row, node)
+        self.upkeep.fold("remove_node", row, node)
         self.table.remove(row)
         self.version += 1
 
@@ -207,7 +211,8 @@ class Mirror:
         self.pods[info.key] = info
         self.by_uid[info.uid] = info
         if info.nominated_node_name:
-            self.nominated.setdefault(info.nominated_node_name, {})[info.uid] = info
+            placed = self.reader.placed_on(info, info.nominated_node_name)
+            self.nominated.setdefault(info.nominated_node_name, {})[info.uid] = placed
 
     def _forget_record(self, info: PodInfo) -> None:
         del self.pods[info.key]
@@ -222,15 +227,13 @@ class Mirror:
     def _count(self, info: PodInfo) -> None:
         if info.node_name:
             row = self.table.hold(info.node_name)
-            for cache in self._folding.values():
-                cache.add_pod(row, info)
+            self.upkeep.fold_pod("add_pod", row, info)
             self.version += 1
 
     def _uncount(self, info: PodInfo) -> None:
         if info.node_name:
             row = self.table.index[info.node_name]
-            for cache in self._folding.values():
-                cache.remove_pod(row, info)
+            self.upkeep.fold_pod("remove_pod", row, info)
             self.table.drop(row)
             self.version += 1
 
@@ -241,10 +244,9 @@ class Mirror:
         objects = self._objects.setdefault(kind, {})
         key = object_key(item.metadata)
         before = objects.pop(key, None)
-        for cache in self._caches_of(kind):
-            if before is not None:
-                cache.remove(kind, before)
-            cache.add(kind, item)
+        if before is not None:
+            self.upkeep.fold_object("remove", kind, before)
+        self.upkeep.fold_object("add", kind, item)
         objects[key] = item
         self.version += 1
 
@@ -252,8 +254,7 @@ class Mirror:
         """Forget an object of any other kind."""
         before = self._objects.get(kind, {}).pop(key, None)
         if before is not None:
-            for cache in self._caches_of(kind):
-                cache.remove(kind, before)
+            self.upkeep.fold_object("remove", kind, before)
             self.version += 1
 
     def objects(self, kind: Kind) -> dict[str, Any]:
@@ -265,9 +266,6 @@ class Mirror:
         for key in list(self.objects(kind)):
             self.delete_object(kind, key)
         del self._objects[kind]
-
-    def _caches_of(self, kind: Kind) -> list[Cache | Filling]:
-        return [cache for cache in self._folding.values() if kind in cache.kinds]
 
     # --- assumed pods ------------------------------------------------------------------------------------------------
 
@@ -345,15 +343,13 @@ class Mirror:
 
     def _evict(self, info: PodInfo) -> None:
         row = self.table.index[info.node_name]
-        for cache in self._folding.values():
-            cache.evict_pod(row, info)
+        self.upkeep.fold_pod("evict_pod", row, info)
         self.table.drop(row)
         self.version += 1
 
     def _restore(self, info: PodInfo) -> None:
         row = self.table.hold(info.node_name)
-        for cache in self._folding.values():
-            cache.restore_pod(row, info)
+        self.upkeep.fold_pod("restore_pod", row, info)
         self.version += 1
 
     def _swap_node(self, node: NodeInfo) -> Callable[[], None]:

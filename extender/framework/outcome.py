@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Final
@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.framework.algorithm import Refusal
-from extender.framework.check import check_refusal
+from extender.framework.algorithm import NodeRefusals, Refusal
+from extender.framework.check import check_reason, check_refusal
 from extender.model.column import BoolArray
 
 _BITS: Final = 8
@@ -93,15 +93,17 @@ def join(left: Filtered, right: Filtered) -> Filtered:
     return Filtered(codes[:-1].astype(np.int64, copy=False), outcomes)
 
 
-def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str, first: int = 0) -> Filtered:
-    """Give each candidate one code from all refusals of one predicate; codes begin at ``first + 1``.
+def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str) -> Filtered:
+    """Give each candidate one code from all refusals of one predicate.
 
     Raises:
-        AlgorithmError: a refusal has no reason, or its mask does not fit the candidates.
+        AnswerError: a refusal has no reason, or its mask does not fit the candidates.
     """
+    if isinstance(refusals, NodeRefusals) and len(refusals.codes) == candidates:
+        return Filtered(refusals.codes, list(_outcomes_by_reason(refusals, algorithm)))
     kept = []
     for refusal in refusals:
-        check_refusal(algorithm, refusal, candidates)
+        check_refusal(refusal, candidates)
         if refusal.nodes is None or refusal.nodes.any():
             kept.append(refusal)
     if not kept:
@@ -110,15 +112,21 @@ def combine(refusals: Iterable[Refusal], candidates: int, algorithm: str, first:
         only = kept[0]
         outcome = Outcome.of(kept, algorithm)
         if only.nodes is None:
-            return Filtered(np.full(candidates, first + 1, np.int64), [outcome])
-        return Filtered(only.nodes * np.int64(first + 1), [outcome])
+            return Filtered(np.ones(candidates, np.int64), [outcome])
+        return Filtered(only.nodes.astype(np.int64), [outcome])
     keys, named_by_key = _group(kept, candidates)
     outcomes: list[Outcome] = []
     codes_by_key = np.zeros(max(named_by_key, default=0) + 1, np.int64)
     for key, named in named_by_key.items():
         outcomes.append(Outcome.of(named, algorithm))
-        codes_by_key[key] = first + len(outcomes)
+        codes_by_key[key] = len(outcomes)
     return Filtered(codes_by_key.take(keys), outcomes)
+
+
+def _outcomes_by_reason(refusals: NodeRefusals, algorithm: str) -> Iterator[Outcome]:
+    for reason, resolvable in zip(refusals.reasons, refusals.resolvable, strict=True):
+        check_reason(reason)
+        yield Outcome((reason,), resolvable, algorithm)
 
 
 def _group(refusals: list[Refusal], candidates: int) -> tuple[NDArray[np.intp], dict[int, list[Refusal]]]:

@@ -25,7 +25,8 @@ _BOUNDS: Final = {
 class Parameter(NamedTuple):
     """One field as it stands in the configuration: ``scoringStrategy.resources[].weight``; ``*`` is any key of a map.
 
-    ``bounds`` are conditions such as ``>= 1``; ``default`` means nothing where the field is ``required``.
+    ``bounds`` are conditions such as ``>= 1``; ``default`` means nothing where the field is ``required``. ``unset`` is
+    what holds where it is null: the field says so as ``json_schema_extra={"unset": "no limit"}``.
     """
 
     path: str
@@ -33,6 +34,7 @@ class Parameter(NamedTuple):
     bounds: tuple[str, ...]
     required: bool
     default: Any
+    unset: str = ""
 
 
 def parameters(arguments: type[Args]) -> list[Parameter]:
@@ -46,7 +48,8 @@ def _fields(model: Any, types: Any, prefix: str, seen: frozenset[str]) -> Iterat
     required = model.get("required", ())
     for name, field in model.get("properties", {}).items():
         path, known = f"{prefix}{name}", _without_null(field)
-        yield Parameter(path, _type(known, types), tuple(_bounds(known)), name in required, field.get("default"))
+        told = name in required, field.get("default"), field.get("unset", "")
+        yield Parameter(path, _type(known, types), tuple(_bounds(known)), *told)
         for step, inner in _inner(known):
             reference = inner.get("$ref", "").rpartition("/")[2]
             if reference and reference not in seen:

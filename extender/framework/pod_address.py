@@ -40,10 +40,10 @@ class AddressCapacity(Args):
     Every pod has an address of each family. A family that is not named is not limited.
     """
 
-    addresses: Addresses | None = None
+    addresses: Addresses | None = Field(default=None, json_schema_extra={"unset": "not limited"})
     """For addresses of which the family is not told."""
-    ipv4: Addresses | None = None
-    ipv6: Addresses | None = None
+    ipv4: Addresses | None = Field(default=None, json_schema_extra={"unset": "not limited"})
+    ipv6: Addresses | None = Field(default=None, json_schema_extra={"unset": "not limited"})
 
     @model_validator(mode="before")
     @classmethod

@@ -6,18 +6,20 @@ returns, the name in its errors, its time and its counts, and the deadline. What
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import monotonic, perf_counter
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.errors import AlgorithmError, DeadlineExceeded, ExtenderError
-from extender.framework.algorithm import SKIP, Algorithm, Predicate, Priority, Refusal, Reserver, Skip
+from extender.errors import FAULTS, AlgorithmError, DeadlineExceeded, ExtenderError
+from extender.framework.algorithm import SKIP, Algorithm, NodePredicate, Predicate, Priority, Refusal, Reserver, Skip
 from extender.framework.candidate import Nodes
-from extender.framework.check import check_annotations, check_scores
+from extender.framework.check import check_reserved, check_scores
 from extender.framework.outcome import Filtered, Outcome, combine, join
 from extender.framework.treatment import (
     FILTER,
@@ -29,9 +31,11 @@ from extender.framework.treatment import (
     Treatment,
     TreatmentRecorder,
 )
-from extender.model.column import IntArray
+from extender.model.column import BoolArray, IntArray
 from extender.model.node import NodeInfo
 from extender.model.pod import PendingPod
+
+_log = logging.getLogger(__name__)
 
 
 class Recorder(TreatmentRecorder, Protocol):
@@ -135,6 +139,10 @@ _WORTH_JUDGING = 0.75
 """Candidates that are out are left out of further questions when fewer than this share of those asked about remain."""
 
 
+_MANY_REASONS = 100
+"""More different reasons than this for one pod tell that they are made for each node."""
+
+
 class Runner:
     """Evaluates a profile; ``now_seconds`` is the clock that deadlines are read on."""
 
@@ -142,6 +150,8 @@ class Runner:
         self.profile = profile
         self._recorder = recorder
         self._now_seconds = now_seconds
+        self._minded: set[str] = set()
+        self._parts: dict[tuple[str, ...], Runner] = {}
         attendant, treatment = Attendant(recorder, now_seconds), profile.treatment
         self._predicates = [
             (predicate, attendant.filtering(treatment(FILTER, predicate.name), self.evaluate))
@@ -156,10 +166,26 @@ class Runner:
             for reserver in profile.reservers
         ]
 
+    @cached_property
+    def everywhere(self) -> Runner | None:
+        """Those of its predicates that count nominated pods everywhere, apart from the others; None without any."""
+        predicates = [each for each in self.profile.predicates if each.counts_nominated_everywhere]
+        return self.part(predicates) if predicates else None
+
+    def part(self, predicates: Sequence[Predicate]) -> Runner:
+        """Return a runner of some of its predicates, treated as they are here; one for each such part."""
+        names = tuple(each.name for each in predicates)
+        found = self._parts.get(names)
+        if found is None:
+            profile = Profile(predicates, [], self.profile.check_all, self.profile.treatments)
+            found = self._parts[names] = Runner(profile, self._recorder, self._now_seconds)
+        return found
+
     def filter(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> Filtered:
         """Run the predicates in order; a candidate is out at its first refusal, unless all are to be checked.
 
-        Predicates may be asked about candidates that are out already; what they say of these does not count.
+        A predicate that answers by column may be asked about candidates that are out already. What it says of these
+        does not count, and where it raises it is asked once more, without them.
 
         Raises:
             AlgorithmError: a predicate raised, or returned what it must not; names it.
@@ -169,53 +195,57 @@ class Runner:
             return self._filter_by_all(pod, nodes, deadline_seconds)
         codes: NDArray[np.int64] = np.zeros(len(nodes), np.int64)
         outcomes: list[Outcome] = []
-        left: Nodes = nodes
+        asked: Nodes = nodes
         positions: slice | NDArray[np.intp] = slice(None)
+        left: BoolArray | None = None  # which of those asked about are not out; None where none is
         for predicate, evaluate in self._predicates:
-            if not len(left):
+            if left is not None and isinstance(predicate, NodePredicate):
+                positions, asked, left = np.flatnonzero(codes == 0), asked.where(left), None
+            if not len(asked):
                 break
             self._check(deadline_seconds, predicate.name)
-            verdict = evaluate(predicate, pod, left)
-            if verdict is SKIP or not verdict:
+            found = evaluate(predicate, pod, asked, left)
+            if found is SKIP or not found.outcomes:
                 continue
-            found, first = combine(verdict, len(left), predicate.name, len(outcomes)), len(outcomes)
-            if not found.outcomes:
-                continue
+            refused = found.codes if left is None else found.codes * left
+            self._count(Filtered(refused, found.outcomes))
+            codes[positions] += refused + len(outcomes) * (refused != 0) if outcomes else refused
             outcomes += found.outcomes
-            first_refusals = found.codes * (codes[positions] == 0)
-            self._count(Filtered(first_refusals, found.outcomes), first)
-            codes[positions] += first_refusals
-            fitting = codes[positions] == 0
+            left = codes[positions] == 0
             # Passing over a few refused candidates would cost more than judging them again: columns become copies.
-            if np.count_nonzero(fitting) < _WORTH_JUDGING * len(left):
-                positions, left = np.flatnonzero(codes == 0), left.where(fitting)
+            if np.count_nonzero(left) < _WORTH_JUDGING * len(asked):
+                positions, asked, left = np.flatnonzero(codes == 0), asked.where(left), None
         return Filtered(codes, outcomes)
 
     def _filter_by_all(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None) -> Filtered:
         filtered = Filtered(np.zeros(len(nodes), np.int64), [])
         for predicate, evaluate in self._predicates if len(nodes) else ():
             self._check(deadline_seconds, predicate.name)
-            verdict = evaluate(predicate, pod, nodes)
-            if verdict is not SKIP and verdict:
-                found = combine(verdict, len(nodes), predicate.name)
-                self._count(found, 0)
-                filtered = join(filtered, found)
+            found = evaluate(predicate, pod, nodes, filtered.fits if filtered.outcomes else None)
+            if found is not SKIP and found.outcomes:
+                self._count(found)
+                filtered = join(filtered, found) if filtered.outcomes else found
         return filtered
 
-    def evaluate(self, predicate: Predicate, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
-        """Run one predicate over all of ``nodes``.
+    def evaluate(
+        self, predicate: Predicate, pod: PendingPod, nodes: Nodes, left: BoolArray | None = None
+    ) -> Skip | Filtered:
+        """Run one predicate over all of ``nodes``, and where that fails over those that ``left`` says, if it says any.
+
+        ``left`` has shape (candidates,); what it leaves out is not refused then.
 
         Raises:
-            AlgorithmError: the predicate raised.
+            AlgorithmError: the predicate raised, or returned what it must not.
         """
         start = perf_counter()
         try:
-            verdict = predicate.filter(pod, nodes)
-            refusals = verdict if verdict is SKIP else list(verdict)
-        except Exception as error:
+            found = _ask(predicate, pod, nodes, left)
+        except FAULTS as error:
             raise self._failure(predicate.name, FILTER, error) from error
-        self._recorder.ran(predicate.name, FILTER, perf_counter() - start, skipped=verdict is SKIP)
-        return refusals
+        self._recorder.ran(predicate.name, FILTER, perf_counter() - start, skipped=found is SKIP)
+        if found is not SKIP and len(found.outcomes) > _MANY_REASONS:
+            self._mind(predicate.name, found.outcomes)
+        return found
 
     def score(self, priority: Priority, pod: PendingPod, nodes: Nodes) -> Skip | tuple[IntArray, IntArray]:
         """Run one priority; return raw and normalised scores, each of shape (candidates,), int64.
@@ -225,15 +255,15 @@ class Runner:
         """
         start = perf_counter()
         try:
+            _check_caches(priority)
             raw = priority.prioritize(pod, nodes)
             normalized = raw if raw is SKIP else priority.normalize(pod, nodes, raw)
-        except Exception as error:
+            if normalized is not SKIP:
+                check_scores(normalized, len(nodes))
+        except FAULTS as error:
             raise self._failure(priority.name, PRIORITIZE, error) from error
         self._recorder.ran(priority.name, PRIORITIZE, perf_counter() - start, skipped=raw is SKIP)
-        if raw is SKIP or normalized is SKIP:
-            return SKIP
-        check_scores(priority.name, normalized, len(nodes))
-        return raw, normalized
+        return SKIP if raw is SKIP or normalized is SKIP else (raw, normalized)
 
     def prioritize(self, pod: PendingPod, nodes: Nodes, deadline_seconds: float | None = None) -> IntArray:
         """Return the sum of weight times normalised score over the priorities; shape (candidates,), int64.
@@ -260,23 +290,26 @@ class Runner:
         """
         chosen: dict[str, str] = {}
         for reserver, ask in self._reservers:
-            found = ask(reserver, pod, node, wall_seconds)
+            found = ask(reserver, pod, node, wall_seconds, chosen)
             if isinstance(found, Refusal):
                 return Outcome.of([found], reserver.name)
-            check_annotations(reserver.name, found or {}, chosen)
             chosen |= found or {}
         return chosen
 
-    def ask_to_reserve(self, reserver: Reserver, pod: PendingPod, node: NodeInfo, wall_seconds: float) -> Reserved:
-        """Run one reserver.
+    def ask_to_reserve(
+        self, reserver: Reserver, pod: PendingPod, node: NodeInfo, wall_seconds: float, others: Mapping[str, str]
+    ) -> Reserved:
+        """Run one reserver; ``others`` are the annotations that those before it chose.
 
         Raises:
-            AlgorithmError: the reserver raised.
+            AlgorithmError: the reserver raised, or returned what it must not.
         """
         start = perf_counter()
         try:
+            _check_caches(reserver)
             found = reserver.reserve(pod, node, wall_seconds)
-        except Exception as error:
+            check_reserved(found, others)
+        except FAULTS as error:
             raise self._failure(reserver.name, RESERVE, error) from error
         self._recorder.ran(reserver.name, RESERVE, perf_counter() - start, skipped=found is None)
         return found
@@ -285,7 +318,14 @@ class Runner:
         if deadline_seconds is not None and self._now_seconds() > deadline_seconds:
             raise DeadlineExceeded(f"gave up before {algorithm}: the time kube-scheduler allows has passed")
 
-    def _failure(self, algorithm: str, point: str, error: Exception) -> ExtenderError:
+    def _mind(self, algorithm: str, outcomes: Sequence[Outcome]) -> None:
+        """Log, once, that the reasons of an algorithm are many."""
+        if algorithm not in self._minded:
+            self._minded.add(algorithm)
+            extra = {"algorithm": algorithm, "reasons": len(outcomes), "such_as": outcomes[0].text}
+            _log.warning("reasons differ from node to node, which is slow; they should be constants", extra=extra)
+
+    def _failure(self, algorithm: str, point: str, error: BaseException) -> ExtenderError:
         self._recorder.failed(algorithm, point)
         if not isinstance(error, ExtenderError):
             return AlgorithmError(algorithm, f"{type(error).__name__}: {error}")
@@ -293,11 +333,39 @@ class Runner:
         failure.status = error.status  # a quantity or selector of the pod may be at fault
         return failure
 
-    def _count(self, found: Filtered, first: int) -> None:
+    def _count(self, found: Filtered) -> None:
         if len(found.outcomes) == 1:
             counts = [int(np.count_nonzero(found.codes))]
         else:
-            counts = np.bincount(found.codes, minlength=first + len(found.outcomes) + 1)[first + 1 :].tolist()
+            counts = np.bincount(found.codes, minlength=len(found.outcomes) + 1)[1:].tolist()
         for count, outcome in zip(counts, found.outcomes, strict=True):
             for reason in outcome.reasons if count else ():
                 self._recorder.refused(outcome.algorithm, reason, count)
+
+
+def _ask(predicate: Predicate, pod: PendingPod, nodes: Nodes, left: BoolArray | None) -> Skip | Filtered:
+    """Return what a predicate makes of ``nodes``, or where it cannot be asked about all of them, of those ``left``."""
+    _check_caches(predicate)
+    try:
+        verdict = predicate.filter(pod, nodes)
+        return SKIP if verdict is SKIP else combine(verdict, len(nodes), predicate.name)
+    except FAULTS:
+        if left is None:
+            raise
+    found = _ask(predicate, pod, nodes.where(left), None)
+    if found is SKIP:
+        return SKIP
+    codes = np.zeros(len(nodes), np.int64)
+    codes[left] = found.codes
+    return Filtered(codes, found.outcomes)
+
+
+def _check_caches(algorithm: Algorithm) -> None:
+    """Raise what a cache raised that the algorithm reads.
+
+    Raises:
+        CacheError: nobody knows the state of the cache.
+    """
+    for cache in algorithm.held_caches():
+        if cache.cache_error is not None:
+            raise cache.cache_error.with_traceback(None)  # it is raised again and again, and each adds to its own

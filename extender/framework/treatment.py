@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -16,9 +17,8 @@ import numpy as np
 from extender.errors import AlgorithmError
 from extender.framework.algorithm import SKIP, Predicate, Priority, Refusal, Reserver, Skip
 from extender.framework.candidate import Nodes
-from extender.framework.check import check_annotations
-from extender.framework.outcome import combine
-from extender.model.column import IntArray
+from extender.framework.outcome import Filtered
+from extender.model.column import BoolArray, IntArray
 from extender.model.node import NodeInfo
 from extender.model.pod import PendingPod
 
@@ -34,9 +34,9 @@ _NAMED_NODES: Final = 5
 
 T = TypeVar("T")
 Reserved: TypeAlias = Mapping[str, str] | Refusal | None
-Evaluate: TypeAlias = Callable[[Predicate, PendingPod, Nodes], Skip | list[Refusal]]
+Evaluate: TypeAlias = Callable[[Predicate, PendingPod, Nodes, BoolArray | None], Skip | Filtered]
 Score: TypeAlias = Callable[[Priority, PendingPod, Nodes], Skip | tuple[IntArray, IntArray]]
-Reserve: TypeAlias = Callable[[Reserver, PendingPod, NodeInfo, float], Reserved]
+Reserve: TypeAlias = Callable[[Reserver, PendingPod, NodeInfo, float, Mapping[str, str]], Reserved]
 
 
 @dataclass(frozen=True)
@@ -80,24 +80,19 @@ class Attendant:
         if treatment == USUAL:
             return evaluate
 
-        def treated(predicate: Predicate, pod: PendingPod, nodes: Nodes) -> Skip | list[Refusal]:
-            def work() -> Skip | list[Refusal]:
-                refusals = evaluate(predicate, pod, nodes)
-                if refusals is SKIP or not refusals:
-                    return refusals
-                filtered = combine(refusals, len(nodes), predicate.name)  # what is wrong with them is a failure, too
-                if not treatment.shadow:
-                    return refusals
-                counts = np.bincount(filtered.codes, minlength=len(filtered.outcomes) + 1).tolist()[1:]
-                for count, outcome in zip(counts, filtered.outcomes, strict=True):
-                    for reason in outcome.reasons:
-                        self._recorder.would_refuse(predicate.name, reason, count)
-                texts = {outcome.text: count for count, outcome in zip(counts, filtered.outcomes, strict=True)}
-                _tell("would refuse", predicate.name, pod, nodes.where(~filtered.fits), candidates=len(nodes), by=texts)
+        def treated(predicate: Predicate, pod: PendingPod, nodes: Nodes, left: BoolArray | None) -> Skip | Filtered:
+            found = self._run(treatment, predicate.name, FILTER, pod, lambda: evaluate(predicate, pod, nodes, left))
+            if found is None or found is SKIP:
                 return SKIP
-
-            found = self._run(treatment, predicate.name, FILTER, pod, work)
-            return SKIP if found is None or treatment.shadow else found
+            if not treatment.shadow:
+                return found
+            counts = np.bincount(found.codes, minlength=len(found.outcomes) + 1).tolist()[1:]
+            for count, outcome in zip(counts, found.outcomes, strict=True):
+                for reason in outcome.reasons:
+                    self._recorder.would_refuse(predicate.name, reason, count)
+            texts = {outcome.text: count for count, outcome in zip(counts, found.outcomes, strict=True)}
+            _tell("would refuse", predicate.name, pod, nodes.where(~found.fits), candidates=len(nodes), by=texts)
+            return SKIP
 
         return treated
 
@@ -123,13 +118,10 @@ class Attendant:
         if treatment == USUAL:
             return reserve
 
-        def treated(reserver: Reserver, pod: PendingPod, node: NodeInfo, wall_seconds: float) -> Reserved:
-            def work() -> Reserved:
-                found = reserve(reserver, pod, node, wall_seconds)
-                if found is not None and not isinstance(found, Refusal):
-                    check_annotations(reserver.name, found, {})
-                return found
-
+        def treated(
+            reserver: Reserver, pod: PendingPod, node: NodeInfo, wall_seconds: float, others: Mapping[str, str]
+        ) -> Reserved:
+            work = partial(reserve, reserver, pod, node, wall_seconds, others)
             return self._run(treatment, reserver.name, RESERVE, pod, work)
 
         return treated

@@ -32,10 +32,10 @@ Rating: TypeAlias = tuple[IntArray, BoolArray]
 
 
 class ShapePoint(Args):
-    """The score, 0 to 10, of a resource that is used to ``utilization`` percent."""
+    """The score, 0 to 10, of a resource that is used to ``utilization`` percent; what is not given is 0."""
 
-    utilization: Annotated[int, Field(ge=0, le=100)]
-    score: Annotated[int, Field(ge=0, le=MAX_SHAPE_SCORE)]
+    utilization: Annotated[int, Field(ge=0, le=100)] = 0
+    score: Annotated[int, Field(ge=0, le=MAX_SHAPE_SCORE)] = 0
 
 
 def check_points(points: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:

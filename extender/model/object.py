@@ -8,9 +8,15 @@ groups ``core/v1``, ``apps/v1``, ``policy/v1`` and ``storage.k8s.io/v1``.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""A number as Kubernetes has it in an int32; others are refused, as they are by its own decoders."""
+
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""The same of an int64."""
 
 Labels: TypeAlias = dict[str, str]
 """Label or annotation names to values."""
@@ -81,7 +87,7 @@ class NodeSelector(KubernetesObject):
 class PreferredSchedulingTerm(KubernetesObject):
     """A node selector term with a weight of 1 to 100."""
 
-    weight: int | None = None
+    weight: Int32 | None = None
     preference: NodeSelectorTerm | None = None
 
 
@@ -108,7 +114,7 @@ class PodAffinityTerm(KubernetesObject):
 class WeightedPodAffinityTerm(KubernetesObject):
     """A pod affinity term with a weight of 1 to 100."""
 
-    weight: int | None = None
+    weight: Int32 | None = None
     pod_affinity_term: PodAffinityTerm | None = None
 
 
@@ -134,11 +140,11 @@ class Affinity(KubernetesObject):
 class TopologySpreadConstraint(KubernetesObject):
     """How evenly the pods of a selector are to lie over topology domains."""
 
-    max_skew: int | None = None
+    max_skew: Int32 | None = None
     topology_key: str | None = None
     when_unsatisfiable: str | None = None
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: list[str] | None = None
@@ -151,7 +157,7 @@ class Toleration(KubernetesObject):
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 # --- volumes of a pod ------------------------------------------------------------------------------------------------
@@ -198,7 +204,7 @@ class DiskSource(KubernetesObject):
     kind: str | None = None
     target_portal: str | None = None
     iqn: str | None = None
-    lun: int | None = None
+    lun: Int32 | None = None
     monitors: list[str] | None = None
     pool: str | None = None
     image: str | None = None
@@ -242,8 +248,8 @@ class Volume(KubernetesObject):
 class ContainerPort(KubernetesObject):
     """A port of a container; only ``host_port`` matters for placement."""
 
-    host_port: int | None = None
-    container_port: int | None = None
+    host_port: Int32 | None = None
+    container_port: Int32 | None = None
     host_ip: str | None = msgspec.field(name="hostIP", default=None)
     protocol: str | None = None
 
@@ -285,7 +291,7 @@ class PodSpec(KubernetesObject):
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     volumes: list[Volume] | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None
     host_network: bool | None = None
@@ -301,7 +307,7 @@ class ContainerStatus(KubernetesObject):
 
 
 class PodCondition(KubernetesObject):
-    """A condition of a pod; ``PodResizePending`` with reason ``Infeasible`` matters for its requests."""
+    """A condition of a pod: whether it cannot be resized, which matters for its requests, or makes room for another."""
 
     type: str | None = None
     status: str | None = None
@@ -344,7 +350,7 @@ class ContainerImage(KubernetesObject):
     """An image a node holds, under each of its names."""
 
     names: list[str] | None = None
-    size_bytes: int | None = None
+    size_bytes: Int64 | None = None
 
 
 class NodeSpec(KubernetesObject):
@@ -379,4 +385,8 @@ def digest(value: Any) -> bytes:
 
     That two others have the same is as likely as guessing a random number of 128 bits.
     """
-    return blake2b(msgspec.msgpack.encode(value, order="deterministic"), digest_size=_DIGEST_BYTES).digest()
+    try:
+        text = msgspec.msgpack.encode(value, order="deterministic")
+    except OverflowError:  # a quantity may be written as a number of any length
+        text = msgspec.json.encode(value, order="deterministic")
+    return blake2b(text, digest_size=_DIGEST_BYTES).digest()

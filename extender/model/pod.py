@@ -86,6 +86,8 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The uid of the pod's controller, one object for all its pods; empty where it has none."""
     annotations: Mapping[str, str] = NO_ANNOTATIONS
     """Those that a cache declares; most pods have none."""
+    making_room: bool = False
+    """Whether kube-scheduler is deleting it so that another pod fits."""
 
     @property
     def name(self) -> str:
@@ -102,6 +104,7 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
             and self.priority == other.priority
             and self.start_seconds == other.start_seconds
             and self.terminating == other.terminating
+            and self.making_room == other.making_room
             and self.nominated_node_name == other.nominated_node_name
             and self.volumes == other.volumes
             and self.owner == other.owner
@@ -162,6 +165,7 @@ class PodReader:
             volumes=restricting_volumes(spec),
             owner=owner_of(meta),
             annotations=self.kept(meta.annotations),
+            making_room=meta.deletion_timestamp is not None and _is_evicted(status),
         )
 
     def placed_on(self, info: PodInfo, node_name: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> PodInfo:
@@ -220,6 +224,14 @@ def _shape_source(pod: Pod) -> tuple[object, ...]:
     affinity = spec.affinity and (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
     claimed = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
     return (*claimed, affinity, _on_host_network(pod), resized, resizing)
+
+
+def _is_evicted(status: PodStatus) -> bool:
+    """Say whether kube-scheduler marked a pod as a victim (source: podTerminatingByPreemption of defaultpreemption)."""
+    return any(
+        each.type == "DisruptionTarget" and each.status == "True" and each.reason == "PreemptionByScheduler"
+        for each in status.conditions or ()
+    )
 
 
 def _on_host_network(pod: Pod) -> bool:

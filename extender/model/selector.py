@@ -90,6 +90,15 @@ class LabelMatcher:
         """Tell whether an object with ``labels`` is selected."""
         return self.requirements is not None and _all_accept(self.requirements, labels)
 
+    def both(self, *others: LabelMatcher) -> LabelMatcher:
+        """Return a selector of what this one and all others select."""
+        requirements: list[Requirement] = []
+        for matcher in (self, *others):
+            if matcher.requirements is None:
+                return matcher
+            requirements += matcher.requirements
+        return LabelMatcher(_canonical(requirements)) if others else self
+
     def with_labels(self, labels: Mapping[str, str]) -> LabelMatcher:
         """Return a selector of those objects only that have ``labels`` too, whose text is not checked."""
         if self.requirements is None or not labels:

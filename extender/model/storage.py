@@ -8,6 +8,7 @@ from extender.model.object import (
     ClaimSpec,
     CsiSource,
     DiskSource,
+    Int32,
     KubernetesObject,
     LabelSelector,
     NodeSelector,
@@ -101,7 +102,7 @@ class StorageClass(KubernetesObject):
 class DriverAllocatable(KubernetesObject):
     """How many volumes of a driver a node takes."""
 
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class NodeDriver(KubernetesObject):

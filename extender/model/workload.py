@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.model.object import KubernetesObject, Labels, LabelSelector, ObjectMeta
+from extender.model.object import Int32, KubernetesObject, Labels, LabelSelector, ObjectMeta
 
 
 class Namespace(KubernetesObject):
@@ -28,7 +28,7 @@ class ReplicationControllerSpec(KubernetesObject):
     """Which pods a replication controller owns."""
 
     selector: Labels | None = None
-    replicas: int | None = None
+    replicas: Int32 | None = None
 
 
 class ReplicationController(KubernetesObject):
@@ -42,7 +42,7 @@ class WorkloadSpec(KubernetesObject):
     """Which pods a replica set or stateful set owns."""
 
     selector: LabelSelector | None = None
-    replicas: int | None = None
+    replicas: Int32 | None = None
 
 
 class ReplicaSet(KubernetesObject):
@@ -68,7 +68,7 @@ class PodDisruptionBudgetSpec(KubernetesObject):
 class PodDisruptionBudgetStatus(KubernetesObject):
     """How many of them may be evicted now; those in ``disrupted_pods`` are counted already."""
 
-    disruptions_allowed: int | None = None
+    disruptions_allowed: Int32 | None = None
     disrupted_pods: dict[str, str | None] | None = None
 
 

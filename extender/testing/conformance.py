@@ -8,6 +8,7 @@ asked about all nodes; scores about those in ``expect.feasible``, or all where `
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from pydantic import ValidationError
 
-from extender.errors import ExtenderError
+from extender.errors import ConfigurationError, ExtenderError
 from extender.framework.algorithm import SKIP, Algorithm, Predicate, Priority
 from extender.testing.lab import Lab
 from extender.testing.reply import Json
@@ -84,20 +85,87 @@ class Tally:
         self.disagreements += found
 
 
+class _Status(msgspec.Struct):
+    code: str
+    reasons: list[str] | None = None
+
+
+class _Decision(msgspec.Struct, rename="camel"):
+    """What a plug-in made of the nodes, as far as it is looked at."""
+
+    pre_filter: _Status | None = None
+    filter: dict[str, _Status] | None = None
+    pre_score: _Status | None = None
+    score: dict[str, int] | None = None
+    normalized: dict[str, int] | None = None
+
+
+class _Preemption(msgspec.Struct, rename={"violations": "numPDBViolations"}):
+    code: str
+    reasons: list[str] | None = None
+    victims: list[str] | None = None
+    violations: int | None = None
+
+
+class _Expectation(msgspec.Struct, rename="camel"):
+    plugins: dict[str, _Decision]
+    feasible: list[str]
+    scored_over: str
+    total: dict[str, int]
+    preemption: dict[str, _Preemption] | None = None
+
+
+class _Case(msgspec.Struct):
+    """The shape of a case; what is in objects is looked at when its cluster is built."""
+
+    name: str
+    objects: list[dict[str, Any]]
+    pod: dict[str, Any]
+    expect: _Expectation
+    config: dict[str, Any] | None = None
+
+
 def read_cases(path: Path) -> Iterator[Json]:
     """Yield the cases in a ``.jsonl`` or ``.jsonl.gz`` file.
 
     Raises:
-        OSError: the file cannot be read.
-        msgspec.DecodeError: a line is not JSON.
+        ConfigurationError: the file cannot be read, or a line is not a case; names the line.
     """
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-        for line in lines:
-            yield msgspec.json.decode(line)
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        try:
+            case = _read_case(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigurationError(f"{path}: line {number}: is not a case in JSON: {error}") from error
+        yield case
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their numbers, from 1."""
+    number = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+            for line in lines:
+                number += 1
+                yield number, line
+    except (OSError, EOFError, zlib.error) as error:  # the last two, and a kind of the first, are gzip's
+        text = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{path}: line {number + 1}: cannot be read: {text}") from error
+
+
+def _read_case(line: bytes) -> Json:
+    case: Json = msgspec.json.decode(line)
+    msgspec.convert(case, _Case)
+    return case
 
 
 def compare(cases: Iterable[Json], algorithms: Sequence[type[Algorithm]]) -> list[Tally]:
-    """Ask every algorithm about every case and return one tally each; a case's cluster is built once for all."""
+    """Ask every algorithm about every case and return one tally each; a case's cluster is built once for all.
+
+    Raises:
+        ConfigurationError: the cluster of a case cannot be built; names the case.
+    """
     tallies = [Tally(algorithm.name) for algorithm in algorithms]
     for case in cases:
         trial = _Trial(case)
@@ -114,7 +182,7 @@ class _Trial:
         self._pod: Json = case["pod"]
         self._expect: Json = case["expect"]
         self._args = args_by_plugin(case.get("config") or {})
-        self._lab = Lab(case["objects"])
+        self._lab = build_cluster(case)
         self._nodes = self._lab.nodes().names()
         self._scored: list[str] = self._nodes if self._expect["scoredOver"] == "all" else self._expect["feasible"]
 
@@ -168,11 +236,24 @@ class _Trial:
         return _numbers(scores.raw), _numbers(scores.normalized)
 
 
+def build_cluster(case: Json) -> Lab:
+    """Return a lab that holds the objects of a case.
+
+    Raises:
+        ConfigurationError: they cannot be used; names the case.
+    """
+    try:
+        return Lab(case["objects"])
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise ConfigurationError(f"case {case['name']}: its objects cannot be used: {problem}") from error
+
+
 def args_by_plugin(configuration: Json) -> dict[str, Json]:
     """Return the arguments in the first profile of a KubeSchedulerConfiguration, as algorithms take them."""
     profiles = configuration.get("profiles") or [{}]
     return {
-        entry["name"]: {key: value for key, value in entry["args"].items() if key not in ("apiVersion", "kind")}
+        entry["name"]: {k: value for k, value in (entry.get("args") or {}).items() if k not in ("apiVersion", "kind")}
         for entry in profiles[0].get("pluginConfig") or ()
     }
 

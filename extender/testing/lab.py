@@ -12,7 +12,7 @@ import numpy as np
 from extender.framework.algorithm import SKIP, Predicate, Priority, Skip
 from extender.framework.candidate import Nodes
 from extender.framework.mirror import Mirror
-from extender.framework.outcome import Outcome, combine
+from extender.framework.outcome import Outcome
 from extender.framework.profile import bind
 from extender.framework.runner import NoRecorder, Profile, Runner
 from extender.model.kind import KINDS, Kind, Store
@@ -43,17 +43,32 @@ class Lab:
         self.apply(*objects)
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Create or replace objects."""
+        """Create or replace objects.
+
+        Raises:
+            CacheError: a cache raised; its cause is what it raised.
+        """
         for item in objects:
             found = self._stores.get(item["kind"])
             if found is not None and not _has_ended(item):
                 found[1].upsert(decode(item, found[0]))
+        self._check_caches()
 
     def delete(self, *objects: Mapping[str, Any]) -> None:
-        """Delete objects, each named as the one given."""
+        """Delete objects, each named as the one given.
+
+        Raises:
+            CacheError: a cache raised; its cause is what it raised.
+        """
         for item in objects:
             kind, store = self._stores[item["kind"]]
             store.delete(decode(item, kind))
+        self._check_caches()
+
+    def _check_caches(self) -> None:
+        for cache in self.mirror.upkeep.broken.values():
+            if cache.cache_error is not None:
+                raise cache.cache_error
 
     def nodes(self, names: Sequence[str] | None = None) -> Nodes:
         """Return the named nodes as candidates, all of them where none are named."""
@@ -79,10 +94,7 @@ class Lab:
         verdict = self._runner.evaluate(predicate, pending(pod), candidates)
         if verdict is SKIP:
             return SKIP
-        if not verdict:
-            return {}
-        filtered = combine(verdict, len(candidates), algorithm.name)
-        found = ((name, filtered.of(place)) for place, name in enumerate(candidates.names()))
+        found = ((name, verdict.of(place)) for place, name in enumerate(candidates.names()))
         return {name: outcome for name, outcome in found if outcome is not None}
 
     def score(

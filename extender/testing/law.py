@@ -20,6 +20,7 @@ def check_fold_equals_rebuild(
 
     Raises:
         AssertionError: the folded cache differs from one built from what exists at the end.
+        CacheError: it raised.
     """
     lab = lab or Lab()
     folded = lab.mirror.cache(cache)
@@ -35,6 +36,7 @@ def check_inverse_leaves_no_trace(cache: type[Cache], lab: Lab) -> None:
 
     Raises:
         AssertionError: afterwards the cache is not what it was.
+        CacheError: it raised.
     """
     mirror = lab.mirror
     held = mirror.cache(cache)
@@ -43,8 +45,14 @@ def check_inverse_leaves_no_trace(cache: type[Cache], lab: Lab) -> None:
     for group in [*([info] for info in placed), placed]:
         with mirror.what_if(without=group):
             pass
-        assert held.dump() == before  # noqa: S101
+        _check_trace(held, before)
     for node in list(lab.nodes().infos()):
         with mirror.what_if(nodes=[node]):
             pass
-        assert held.dump() == before  # noqa: S101
+        _check_trace(held, before)
+
+
+def _check_trace(cache: Cache, before: Any) -> None:
+    if cache.cache_error is not None:
+        raise cache.cache_error
+    assert cache.dump() == before  # noqa: S101

@@ -24,9 +24,10 @@ from extender.testing.conformance import (
     Verdict,
     Verdicts,
     args_by_plugin,
+    build_cluster,
     refusal,
 )
-from extender.testing.lab import Lab, pending
+from extender.testing.lab import pending
 from extender.testing.reply import Json
 
 
@@ -52,7 +53,7 @@ class _Trial:
     """One case, with its cluster built and the default profile bound to the case's arguments."""
 
     def __init__(self, case: Json, registry: Registry) -> None:
-        self._lab = Lab(case["objects"])
+        self._lab = build_cluster(case)
         self._pod = pending(case["pod"])
         profile = ProfileBinder(registry, self._lab.mirror, "profile").bind(_section(case))
         self._runner = Runner(profile, NoRecorder())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from extender import journal, wire
-from extender.framework.preemption import NEVER, Eviction
+from extender.framework.preemption import Eviction
 from extender.model.pod import PodInfo
 from extender.verbs.service import Service
 from extender.wire import Victims
+
+_log = logging.getLogger(__name__)
 
 
 def answer(service: Service, body: bytes, deadline_seconds: float | None = None) -> bytes:
@@ -14,7 +18,7 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
 
     Every victim that kube-scheduler named is kept, and the least important further ones that the predicates here need
     are added. Nodes where nothing helps are left out. A proposal that names a pod not yet known here is kept as it is:
-    kube-scheduler's view is ahead. A pod that must not evict others gets no node.
+    kube-scheduler's view is ahead. A pod that must not evict others, or for which room is being made, gets no node.
     For a pod that passes through all proposals are kept.
 
     Raises:
@@ -33,7 +37,10 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
     service.check_ready()
     journal.enter("evaluate")
     kept: dict[str, Victims] = {}
-    for node, victims in request.victims.items() if pod.spec.preemption_policy != NEVER else ():
+    objection = evaluator.preemption.objection(pod, deadline_seconds)
+    if objection:
+        _log.info("pod evicts no others", extra={"pod": pod.key, "why": objection})
+    for node, victims in request.victims.items() if not objection else ():
         row = service.mirror.table.index.get(node)
         if not victims.uids or row is None or not service.mirror.table.present[row]:
             continue

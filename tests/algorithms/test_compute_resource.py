@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from algorithms.compute_resource import (
     APART,
+    ASKED_TWICE,
     BAD_REQUEST,
     FREE_APART,
     NO_DEVICES,
@@ -18,93 +19,40 @@ from algorithms.compute_resource import (
     NO_FREE_DEVICE,
     NO_FREE_MEMORY,
     OTHER_MODEL,
-    TOO_FEW,
     TOO_LITTLE_COMPUTE,
     TOO_LITTLE_MEMORY,
     UNHEALTHY,
     UNREADABLE_DEVICES,
+    UNTOLD,
     ComputeResource,
     ComputeResourceArgs,
 )
-from extender.framework import SKIP, DevicePool, Refusal
+from extender.framework import SKIP, Refusal
+from extender.framework.device import OVERASKED
 from extender.framework.nomination import filter_with_nominated
 from extender.framework.preemption import Eviction, Preemption
 from extender.framework.profile import bind
 from extender.framework.runner import NoRecorder, Profile, Runner
 from extender.testing import make_node, make_pod
 from extender.testing.lab import Lab, pending
-from extender.testing.law import check_fold_equals_rebuild, check_inverse_leaves_no_trace
-
-NOW = 1_700_000_000.5
-DEVICES, REQUEST, ALLOCATED = (
-    f"scheduler-extender/{name}" for name in ("devices", "device-request", "devices-allocated")
-)
-POLICY = "scheduler-extender/device-policy"
-
-
-def device(name: str, memory: int = 16_000, **fields: Any) -> dict[str, Any]:
-    return {"id": name, "memoryMiB": memory, **fields}
-
-
-def node(*devices: dict[str, Any], name: str = "n1") -> dict[str, Any]:
-    return make_node(name, annotations={DEVICES: json.dumps(devices)})
-
-
-def asking(policy: str = "", **request: Any) -> dict[str, Any]:
-    return make_pod("new", annotations={REQUEST: json.dumps(request), **({POLICY: policy} if policy else {})})
-
-
-def holding(*grants: tuple[str, int, int], name: str = "old", on: str = "n1", **fields: Any) -> dict[str, Any]:
-    listed = [{"id": device, "memoryMiB": memory, "cores": cores} for device, memory, cores in grants]
-    return make_pod(name, node=on, annotations={REQUEST: "{}", ALLOCATED: json.dumps(listed)}, **fields)
-
-
-def share_node(memory: int = 32, count: int = 2, name: str = "n1") -> dict[str, Any]:
-    return make_node(name, allocatable={"aliyun.com/gpu-mem": memory, "aliyun.com/gpu-count": count})
-
-
-def share_pod(memory: int, name: str = "new", on: str | None = None, index: int | None = None) -> dict[str, Any]:
-    notes = {} if index is None else {"ALIYUN_COM_GPU_MEM_IDX": str(index), "ALIYUN_COM_GPU_MEM_POD": str(memory)}
-    return make_pod(name, node=on, requests={"aliyun.com/gpu-mem": memory}, annotations=notes)
-
-
-def hami_node(text: str, name: str = "n1") -> dict[str, Any]:
-    return make_node(name, annotations={"hami.io/node-nvidia-register": text})
-
-
-TEXT = "GPU-a,10,16000,100,NVIDIA-Tesla T4,0,true:GPU-b,10,16000,100,NVIDIA-Tesla T4,1,true:"
-NEWER_TEXT = "GPU-a,10,16000,100,NVIDIA-Tesla T4,0,true,0,hami-core:GPU-b,2,16000,100,NVIDIA-Tesla T4,1,true,1,mig:"
-JSON = json.dumps(
-    [
-        {"id": "GPU-a", "count": 2, "devmem": 16000, "devcore": 100, "type": "NVIDIA A100", "health": True, "index": 1},
-        {"id": "GPU-b", "count": 2, "devmem": 16000, "devcore": 100, "type": "NVIDIA A100"},
-    ]
+from tests.algorithms.device import (
+    ALLOCATED,
+    DEVICES,
+    FULL,
+    HALF,
+    REQUEST,
+    T4,
+    asking,
+    device,
+    hami_pod,
+    holding,
+    node,
+    reserve,
+    share_node,
+    share_pod,
 )
 
-
-def hami_pod(
-    name: str = "new", on: str | None = None, given: str = "", notes: Any = None, **asked: int
-) -> dict[str, Any]:
-    requests = {f"nvidia.com/{key.replace('_', '-')}": amount for key, amount in asked.items()}
-    annotations = {**(notes or {}), **({"hami.io/vgpu-devices-allocated": given} if given else {})}
-    return make_pod(name, node=on, requests=requests, annotations=annotations)
-
-
-def two_containers(first: dict[str, int], second: dict[str, int]) -> dict[str, Any]:
-    pod = hami_pod()
-    template = pod["spec"]["containers"][0]
-    pod["spec"]["containers"] = [
-        {
-            **template,
-            "name": name,
-            "resources": {"limits": {f"nvidia.com/{key}": amount for key, amount in asked.items()}},
-        }
-        for name, asked in (("one", first), ("two", second))
-    ]
-    return pod
-
-
-T4, FULL, HALF = device("a", model="Tesla T4"), ("a", 16_000, 100), ("a", 8_000, 50)
+HUGE = 2**61
 QUAD = [device(name, numa=numa, linkGroup=link) for name, numa, link in zip("abcd", (0, 0, 1, 1), "xyyx", strict=True)]
 
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, bool] | None]] = {
@@ -171,7 +119,53 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, bool] | 
     "devices in no link group are linked with none": (
         [node(device("a"), device("b"))],
         asking("sameLinkGroup", count=2),
-        (APART, False),
+        (UNTOLD, False),
+    ),
+    "devices on no NUMA node are near to none": (
+        [node(device("a"), device("b", numa=0))],
+        asking("sameNuma", count=2),
+        (UNTOLD, False),
+    ),
+    "one device is near to itself": ([node(device("a"))], asking("sameNuma"), None),
+    "a share of the memory in percent": ([node(T4), holding(HALF)], asking(memoryPercent=50), None),
+    "a larger share of the memory than is left": (
+        [node(T4), holding(("a", 8001, 0))],
+        asking(memoryPercent=50),
+        (NO_FREE_MEMORY, True),
+    ),
+    "a share of no memory": ([node(device("a", 0))], asking(memoryPercent=50), (TOO_LITTLE_MEMORY, False)),
+    "more than all of a device": ([node(T4)], asking(memoryPercent=101), (OVERASKED, False)),
+    "a share larger than any number": ([node(T4)], asking(memoryPercent=10**9), (OVERASKED, False)),
+    "memory both as a number and as a share": (
+        [node(T4)],
+        asking(memoryMiB=1, memoryPercent=1),
+        (BAD_REQUEST, False),
+    ),
+    "memory of more than any device": ([node(T4)], asking(memoryMiB=HUGE), (BAD_REQUEST, False)),
+    "compute of more than any device": ([node(T4)], asking(cores=HUGE), (BAD_REQUEST, False)),
+    "more devices than can be counted": ([node(T4)], asking(count=HUGE), (BAD_REQUEST, False)),
+    "a device of more memory than any": ([node(device("a", HUGE))], asking(), (UNREADABLE_DEVICES, False)),
+    "a grant of more memory than any device has names nothing": (
+        [node(T4), holding(("a", HUGE, 0))],
+        asking(memoryMiB=1),
+        (NO_FREE_DEVICE, True),
+    ),
+    "many grants of all that can be had": (
+        [node(T4), holding(*[("a", 2**40, 2**40)] * 200)],
+        asking(memoryMiB=1),
+        (NO_FREE_MEMORY, True),
+    ),
+    "gpushare: memory of more than any device": ([share_node()], share_pod(HUGE), (TOO_LITTLE_MEMORY, False)),
+    "gpushare: a node of more memory than any": ([share_node(HUGE, 1)], share_pod(HUGE), (TOO_LITTLE_MEMORY, False)),
+    "two conventions at once, of which the node has one": (
+        [node(T4)],
+        {**asking(), "spec": hami_pod(gpu=1)["spec"]},
+        (ASKED_TWICE, False),
+    ),
+    "two conventions at once, of which the node has none": (
+        [make_node("n1")],
+        {**asking(), "spec": share_pod(1)["spec"]},
+        (ASKED_TWICE, False),
     ),
     "gpushare: equal devices": ([share_node()], share_pod(16), None),
     "gpushare: a device is smaller than the node": ([share_node()], share_pod(17), (TOO_LITTLE_MEMORY, False)),
@@ -182,79 +176,6 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, bool] | 
     ),
     "gpushare: devices of another kind": ([node(T4)], share_pod(1), (NO_DEVICES, False)),
     "gpushare: memory without devices": ([share_node(32, 0)], share_pod(1), (NO_DEVICES, False)),
-    "HAMi: a share as text": ([hami_node(TEXT)], hami_pod(gpu=1, gpumem=4000, gpucores=30), None),
-    "HAMi: a device in MIG mode is left alone": (
-        [hami_node(NEWER_TEXT)],
-        hami_pod(gpu=2, gpumem=1),
-        (UNHEALTHY, False),
-    ),
-    "HAMi: JSON leaves out what is false": ([hami_node(JSON)], hami_pod(gpu=2, gpumem=1), (UNHEALTHY, False)),
-    "HAMi: no more pods on a device than it has slots": (
-        [hami_node(JSON), hami_pod("p", "n1", "GPU-a,NVIDIA,1,0:;"), hami_pod("q", "n1", "GPU-a,NVIDIA,1,0:;")],
-        hami_pod(gpu=1, gpumem=1),
-        (NO_FREE_DEVICE, True),
-    ),
-    "HAMi: no amount means all memory": (
-        [hami_node(JSON), hami_pod("p", "n1", "GPU-a,NVIDIA,1,0:;")],
-        hami_pod(gpu=1),
-        (NO_FREE_MEMORY, True),
-    ),
-    "HAMi: a percentage of what the device has": (
-        [hami_node(JSON), hami_pod("p", "n1", "GPU-a,NVIDIA,8000,0:;")],
-        hami_pod(gpu=1, gpumem_percentage=50),
-        None,
-    ),
-    "HAMi: all cores share with nobody": (
-        [hami_node(JSON), hami_pod("p", "n1", "GPU-a,NVIDIA,1,0:;")],
-        hami_pod(gpu=1, gpumem=1, gpucores=100),
-        (NO_FREE_DEVICE, True),
-    ),
-    "HAMi: no cores are asked of a device without any left": (
-        [hami_node(JSON), hami_pod("p", "n1", "GPU-a,NVIDIA,1,100:;")],
-        hami_pod(gpu=1, gpumem=1),
-        (NO_FREE_COMPUTE, True),
-    ),
-    "HAMi: memory without a number of devices is one": (
-        [hami_node(JSON)],
-        hami_pod(gpumem=16001),
-        (TOO_LITTLE_MEMORY, False),
-    ),
-    "HAMi: a type that is wanted": (
-        [hami_node(TEXT)],
-        hami_pod(gpu=1, notes={"nvidia.com/use-gputype": "V100,T4"}),
-        None,
-    ),
-    "HAMi: a type that is not wanted": (
-        [hami_node(TEXT)],
-        hami_pod(gpu=1, notes={"nvidia.com/nouse-gputype": "tesla"}),
-        (OTHER_MODEL, False),
-    ),
-    "HAMi: numa-bind": (
-        [hami_node(TEXT)],
-        hami_pod(gpu=2, gpumem=1, notes={"nvidia.com/numa-bind": "true"}),
-        (APART, False),
-    ),
-    "HAMi: containers share a device": (
-        [hami_node(JSON)],
-        two_containers({"gpu": 1, "gpumem": 9000}, {"gpumem": 7000}),
-        None,
-    ),
-    "HAMi: containers that never fit together": (
-        [hami_node(JSON)],
-        two_containers({"gpu": 1, "gpumem": 9000}, {"gpu": 1, "gpumem": 8000}),
-        (TOO_FEW, False),
-    ),
-    "HAMi: containers that do not fit beside others": (
-        [hami_node(JSON), hami_pod("p", "n1", "GPU-a,NVIDIA,1000,0:;")],
-        two_containers({"gpu": 1, "gpumem": 9000}, {"gpu": 1, "gpumem": 7000}),
-        (NO_FREE_DEVICE, True),
-    ),
-    "HAMi: a container without devices between": (
-        [hami_node(JSON)],
-        two_containers({}, {"gpu": 1, "gpumem": 7000}),
-        None,
-    ),
-    "HAMi: a register that cannot be read": ([hami_node("GPU-a,10:")], hami_pod(gpu=1), (UNREADABLE_DEVICES, False)),
 }
 
 
@@ -268,7 +189,7 @@ def test_where_a_pod_fits(objects, pod, expected):
 
 @pytest.mark.parametrize("args", [{}, {"conventions": ["own"]}], ids=["no devices asked for", "a convention left out"])
 def test_a_pod_that_does_not_ask_is_no_concern(args):
-    pod = hami_pod(gpu=1) if args else make_pod("new", requests={"cpu": "1"})
+    pod = hami_pod(gpu=1, gpumem=1) if args else make_pod("new", requests={"cpu": "1"})
     lab = Lab([node(T4)])
     assert lab.filter(ComputeResource, pod, args) is SKIP
     assert lab.score(ComputeResource, pod, args) is SKIP
@@ -309,16 +230,11 @@ def test_a_request_that_cannot_be_read_scores_nothing():
 # --- reservations ----------------------------------------------------------------------------------------------------
 
 
-def reserve(lab: Lab, pod: dict[str, Any], on: str = "n1", **args: Any) -> Any:
-    algorithm = bind(ComputeResource, ComputeResourceArgs(**args), lab.mirror)
-    info = lab.mirror.table.infos[lab.mirror.table.index[on]]
-    return algorithm.reserve(pending(pod), info, NOW)
-
-
 PICKS = {
     "the fullest that will do": ({}, asking(memoryMiB=4000), [("c", 4000, 0)]),
     "the emptiest to spread": ({"policy": "spread"}, asking(memoryMiB=4000, cores=5), [("a", 4000, 5)]),
     "a whole one": ({}, asking(), [("a", 16000, 100)]),
+    "a share of the memory in percent": ({}, asking(memoryPercent=25), [("c", 4000, 0)]),
     "the fullest two": ({}, asking(count=2, cores=10), [("b", 0, 10), ("c", 0, 10)]),
     "one NUMA node, even if others are fuller": (
         {"policy": "sameNuma"},
@@ -344,19 +260,6 @@ def test_gpushare_is_written_as_its_plug_in_reads_it():
         "ALIYUN_COM_GPU_MEM_DEV": "16",
         "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
         "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1700000000500000000",
-    }
-
-
-def test_hami_is_written_by_container():
-    written = reserve(Lab([hami_node(TEXT)]), two_containers({}, {"gpu": 2, "gpumem": 3000, "gpucores": 30}))
-    text = ";GPU-a,NVIDIA,3000,30:GPU-b,NVIDIA,3000,30:;"
-    assert written == {
-        "hami.io/vgpu-node": "n1",
-        "hami.io/vgpu-time": "1700000000",
-        "hami.io/vgpu-devices-to-allocate": text,
-        "hami.io/vgpu-devices-allocated": text,
-        "hami.io/bind-phase": "allocating",
-        "hami.io/bind-time": "1700000000",
     }
 
 
@@ -394,43 +297,7 @@ def test_room_is_kept_for_a_nominated_pod():
     assert filtered.of(0).reasons == (NO_FREE_DEVICE,)
 
 
-# --- the cache under random events -----------------------------------------------------------------------------------
-
-NAMES, IDS, NUMBERS = st.sampled_from(["n1", "n2"]), st.sampled_from(["a", "b", "0"]), st.integers(0, 20_000)
-MANY = [device(f"d{place}", numa=place % 2) for place in range(12)]
-NODE = st.one_of(
-    st.builds(lambda name, ids: node(*map(device, ids), name=name), NAMES, st.lists(IDS)),
-    st.builds(lambda name, count: share_node(32, count, name), NAMES, st.integers(0, 70)),
-    st.builds(lambda name, text: hami_node(text, name), NAMES, st.sampled_from([TEXT, NEWER_TEXT, JSON, "?", "[]"])),
-    st.builds(lambda name: node(*MANY, name=name), NAMES),
-)
-GIVEN = st.lists(st.tuples(IDS, NUMBERS, st.integers(0, 100)), min_size=1).map(
-    lambda grants: holding(*grants)["metadata"]
-)
-PLACED = st.one_of(
-    st.builds(lambda on, index, memory: share_pod(memory, "p", on, index), NAMES, st.integers(-1, 3), NUMBERS),
-    st.builds(
-        lambda on, text: hami_pod("q", on, text, gpu=1),
-        NAMES,
-        st.sampled_from(["GPU-a,NVIDIA,5,5:;", "x;", "a,b,c,d:"]),
-    ),
-    st.builds(lambda on, meta: {**holding(name="old", on=on), "metadata": meta}, NAMES, GIVEN),
-    st.builds(lambda on: make_pod("r", node=on, annotations={REQUEST: "{"}), NAMES),
-)
-EVENTS = st.lists(st.tuples(st.sampled_from(["apply", "apply", "delete"]), NODE | PLACED))
-
-
-@settings(deadline=None)
-@given(EVENTS)
-def test_the_cache_obeys_both_laws(events):
-    lab = Lab()
-    check_fold_equals_rebuild(DevicePool, events, lab)
-    check_inverse_leaves_no_trace(DevicePool, lab)
-
-
-def test_the_cache_grows_with_the_table():
-    events = [("apply", node(T4, name=f"n{place}")) for place in range(70)]
-    check_fold_equals_rebuild(DevicePool, [*events, ("apply", holding(HALF, on="n69"))])
+# --- under random requests -------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)

@@ -93,8 +93,9 @@ def test_the_arguments_say_what_nodes_take_that_do_not_tell_themselves():
     two = pod("p", None, disk("x"), disk("y"))
     assert lab.filter(EBSLimits, two).keys() == {"none", "one", "named"}
     assert lab.filter(EBSLimits, two, {"maxVolumes": 1}).keys() == {"none", "one", "named", "dumb"}
-    with pytest.raises(ValidationError, match="maxVolumes"):
-        lab.filter(EBSLimits, two, {"maxVolumes": 0})
+    for number in (0, 2**31):
+        with pytest.raises(ValidationError, match="maxVolumes"):
+            lab.filter(EBSLimits, two, {"maxVolumes": number})
 
 
 @pytest.mark.parametrize(

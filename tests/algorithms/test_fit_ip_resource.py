@@ -276,6 +276,32 @@ def test_what_is_known_follows_nodes_and_pods():
         pytest.param({"instanceTypes": {"m": {}}}, "instanceTypes.m: must be a number of addresses", id="no family"),
         pytest.param({"instanceTypes": {"m": -1}}, "instanceTypes.m.addresses: must be >= 0", id="less than none"),
         pytest.param({"pool": {"capacity": {}}}, "pool.labelKey: is missing", id="a pool without a label"),
+        pytest.param({"sources": []}, "sources: must not be empty", id="no sources"),
+        pytest.param(
+            {"sources": ["extendedResource"]},
+            "extendedResource must be given where",
+            id="a source without its resource",
+        ),
+        pytest.param(
+            {"sources": ["instanceType"]}, "instanceTypes must be given where", id="a source without its table"
+        ),
+        pytest.param(
+            {"sources": ["annotation"], "extendedResource": "example.com/ip"},
+            "extendedResource must be given where",
+            id="a resource that is no source",
+        ),
+        pytest.param(
+            {"sources": ["annotation"], "instanceTypes": {"m": 1}},
+            "instanceTypes must be given where",
+            id="a table that is no source",
+        ),
+        pytest.param({"annotation": "bad key!"}, "annotation: must be an annotation key", id="no annotation"),
+        pytest.param({"pool": {"labelKey": "bad key!"}}, "pool.labelKey: must be a label key", id="a pool by no label"),
+        pytest.param(
+            {"reservedPerCidr": 10**30}, "reservedPerCidr: must be <= 1099511627776", id="too many of a range"
+        ),
+        pytest.param({"reserved": {"perNode": 10**30}}, "reserved.perNode: must be <=", id="too many of a node"),
+        pytest.param({"reserved": {"perPool": 10**30}}, "reserved.perPool: must be <=", id="too many of a pool"),
         pytest.param({"reserved": {"perCidr": 1}}, "reserved.perCidr: unknown key", id="an unknown key"),
         pytest.param({"unknownCapacity": "ask"}, "unknownCapacity: must be 'fit' or 'refuse'", id="an unknown policy"),
     ],
@@ -285,6 +311,19 @@ def test_arguments_that_are_refused(args, finding):
         FitIPResource.Arguments.model_validate(args)
     (text,) = explain(raised.value)
     assert text.startswith(finding)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param({"reservedPerCidr": 2**40}, id="of a range"),
+        pytest.param({"reserved": {"perNode": 2**40}}, id="of a node"),
+        pytest.param({"reserved": {"perPool": 2**40}, "pool": {"labelKey": SUBNET}}, id="of a pool"),
+    ],
+)
+def test_as_much_can_be_reserved_as_there_can_be(args):
+    lab = lab_of(make_node("n", labels={SUBNET: "s"}, podCIDRs=["10.0.0.0/24", "fd00::/64"]))
+    assert lab.filter(FitIPResource, pod("p"), args).keys() == {"n"}
 
 
 # --- under random events ---------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """ImageLocality, by a table of cases, against its formula node by node, and the laws of its cache."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.image_locality import ImageLocality, ImageStates, normalize_image_name
@@ -114,7 +114,6 @@ STREAM = st.lists(EVENT | POD_EVENT)
 EVENTS = st.tuples(STREAM, CROWD, STREAM).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_the_cache_obeys_both_laws(events):
     lab = Lab()
@@ -134,7 +133,6 @@ def score_of(images, info, infos):
     return 100 * (min(max(total, 23 * MB), most) - 23 * MB) // (most - 23 * MB)
 
 
-@settings(deadline=None)
 @given(EVENTS, st.lists(st.sampled_from(["x:1", "y:1", "z:1", "w:1"]), min_size=1, max_size=4))
 def test_columns_agree_with_the_formula_node_by_node(events, images):
     lab = Lab()

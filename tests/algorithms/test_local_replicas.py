@@ -181,7 +181,11 @@ READ = "must be a whole number of at least 1, or a percentage of 1% to 100%"
         ),
         pytest.param({"identity": "label"}, "labelKey must be given", id="identity by label without the label"),
         pytest.param({"labelKey": "app"}, "labelKey must be given", id="a label without identity by label"),
-        pytest.param({"topologyKey": ""}, "topologyKey: ", id="no topology key"),
+        pytest.param({"topologyKey": ""}, "topologyKey: must be a label key, got ''", id="no topology key"),
+        pytest.param({"topologyKey": "bad key!"}, "topologyKey: must be a label key", id="a topology key with a blank"),
+        pytest.param(
+            {"identity": "label", "labelKey": "bad key!"}, "labelKey: must be a label key", id="a label with a blank"
+        ),
     ],
 )
 def test_arguments_that_are_refused(args, finding):

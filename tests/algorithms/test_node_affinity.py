@@ -195,8 +195,8 @@ def test_a_preference_that_cannot_be_read_fails_the_pod():
         pytest.param(
             preferred((1, term(("zone", "In")))), "needs at least one value", id="a preference without values"
         ),
-        pytest.param({"required": []}, "required: unknown key", id="an unknown key"),
-        pytest.param({"preferredDuringSchedulingIgnoredDuringExecution": {}}, "Expected `array", id="a wrong shape"),
+        pytest.param({"required": []}, "unknown key; remove it", id="an unknown key"),
+        pytest.param({"preferredDuringSchedulingIgnoredDuringExecution": {}}, "expected `array", id="a wrong shape"),
     ],
 )
 def test_arguments_are_refused(added, message):

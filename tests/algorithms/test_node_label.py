@@ -93,8 +93,12 @@ def test_it_follows_the_labels_of_nodes():
         pytest.param(
             {"presentLabelsPreference": ["x"], "absentLabelsPreference": ["x"]}, "x is asked to be both", id="of wishes"
         ),
+        pytest.param({"presentLabels": ["bad key!"]}, "must be a label key, got 'bad key!'", id="present: no label"),
+        pytest.param({"absentLabels": [""]}, "must be a label key, got ''", id="absent: no label"),
+        pytest.param({"presentLabelsPreference": ["a/b/c"]}, "must be a label key", id="present and wished: no label"),
+        pytest.param({"absentLabelsPreference": ["-"]}, "must be a label key", id="absent and wished: no label"),
     ],
 )
-def test_contradictions_are_refused(args, message):
+def test_contradictions_and_what_is_no_label_are_refused(args, message):
     with pytest.raises(ValidationError, match=message):
         NodeLabel.Arguments.model_validate(args)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.node_ports import REASON, HostPorts, NodePorts
@@ -90,7 +90,6 @@ CROWD = st.sampled_from([[], [("apply", pod(f"x{place}", f"n{place}", ports=[80]
 EVENTS = st.tuples(st.lists(EVENT), CROWD, st.lists(EVENT)).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_the_cache_obeys_both_laws(events):
     lab = Lab()
@@ -98,7 +97,6 @@ def test_the_cache_obeys_both_laws(events):
     check_inverse_leaves_no_trace(HostPorts, lab)
 
 
-@settings(deadline=None)
 @given(EVENTS, PORTS.filter(bool))
 def test_the_cache_agrees_with_asking_pod_by_pod(events, ports):
     lab = Lab()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.node_prefer_avoid_pods import ANNOTATION, AvoidedControllers, NodePreferAvoidPods, read_controllers
@@ -116,7 +116,6 @@ STREAM = st.lists(NODE_EVENT | POD_EVENT)
 EVENTS = st.tuples(STREAM, CROWD, STREAM).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_the_cache_obeys_both_laws(events):
     lab = Lab()
@@ -124,7 +123,6 @@ def test_the_cache_obeys_both_laws(events):
     check_inverse_leaves_no_trace(AvoidedControllers, lab)
 
 
-@settings(deadline=None)
 @given(EVENTS, st.sampled_from([RC, RS]), st.sampled_from("123"))
 def test_columns_agree_with_the_annotation_node_by_node(events, kind, uid):
     lab = Lab()

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -113,7 +113,6 @@ def quantities(values):
     return {name: f"{value}m" if name == "cpu" else value for name, value in zip(NAMES, values, strict=True)}
 
 
-@settings(deadline=None)
 @given(clusters=st.lists(st.tuples(amounts, amounts), min_size=1, max_size=6), asked=amounts, count=st.integers(1, 5))
 def test_scores_are_those_of_the_formula(clusters, asked, count):
     objects = []

@@ -189,6 +189,20 @@ def test_score(requests, args, score):
     assert found.raw == found.normalized == {"n": score}
 
 
+@pytest.mark.parametrize(
+    ("requests", "whole", "score"),
+    [
+        pytest.param({}, {"hugepages-2Mi": "4Mi"}, 50, id="huge pages asked for the pod as a whole do not count"),
+        pytest.param({"hugepages-2Mi": "2Mi"}, {"hugepages-2Mi": "4Mi"}, 50, id="those that containers ask for do"),
+        pytest.param({"hugepages-2Mi": "1Mi"}, {}, 62, id="as ever"),
+    ],
+)
+def test_scores_leave_out_what_is_asked_for_the_pod_as_a_whole(requests, whole, score):
+    lab = Lab([node(allocatable={"hugepages-2Mi": "4Mi"})])
+    pod = make_pod("p", requests={"cpu": "2", **requests}, resources={"requests": {"cpu": "2", **whole}})
+    assert lab.score(NodeResourcesFit, pod, strategy(cpu=1, **{"hugepages-2Mi": 1})).raw == {"n": score}
+
+
 def line(shape, percent):
     """The broken line of a shape as kube-scheduler evaluates it."""
     for place, (utilization, score) in enumerate(shape):
@@ -248,6 +262,14 @@ def test_scores_are_those_of_the_formula(kind, shape, weights, capacities, loads
         f"n{node}": expected_score(kind, shape, [(weights[i], loads[node][i] + asked[i], capacity[i]) for i in counted])
         for node, capacity in enumerate(capacities)
     }
+
+
+def test_what_a_point_of_a_shape_leaves_out_is_0():
+    shape = {"requestedToCapacityRatio": {"shape": [{"score": 8}, {"utilization": 100}]}}
+    given = strategy("RequestedToCapacityRatio", cpu=1)
+    given["scoringStrategy"] |= shape
+    expected = strategy("RequestedToCapacityRatio", [(0, 8), (100, 0)], cpu=1)
+    assert NodeResourcesFit.Arguments.model_validate(given) == NodeResourcesFit.Arguments.model_validate(expected)
 
 
 def shaped(*points):

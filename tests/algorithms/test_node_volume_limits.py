@@ -1,7 +1,7 @@
 """NodeVolumeLimits, by a table of what pods bring to nodes, and by what changes while they are there."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.node_volume_limits import REASON, NodeVolumeLimits
@@ -221,7 +221,6 @@ NODES = ["a", "b"]
 USERS = st.lists(st.tuples(st.sampled_from(NODES), st.lists(st.sampled_from(CLAIMS), max_size=3)), max_size=4)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(["x/1", "x/2", "y/1"]), min_size=len(CLAIMS), max_size=len(CLAIMS)),
     st.dictionaries(st.sampled_from(NODES), st.dictionaries(st.sampled_from(["x", "y"]), st.integers(0, 2))),

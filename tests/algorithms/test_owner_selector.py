@@ -1,7 +1,7 @@
 """The cache of owner selectors: which pods it says belong together, and the laws of caches."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.framework import OwnerSelectors
@@ -160,7 +160,6 @@ CONTROLLERS = st.one_of(
 EVENTS = st.lists(st.tuples(st.sampled_from(["apply", "apply", "delete"]), SERVICES | CONTROLLERS))
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_folding_equals_rebuilding_and_removing_leaves_no_trace(events):
     lab = Lab()
@@ -177,7 +176,6 @@ def test_folding_equals_rebuilding_and_removing_leaves_no_trace(events):
     assert vars(held) == vars(empty)
 
 
-@settings(deadline=None)
 @given(EVENTS, LABELS)
 def test_services_are_found_whatever_else_there_was(events, labels):
     lab = Lab()

@@ -12,9 +12,8 @@ from algorithms.inter_pod_affinity import (
     ANTI_AFFINITY_REASON,
     EXISTING_ANTI_AFFINITY_REASON,
     InterPodAffinity,
-    PlacedTerms,
 )
-from extender.framework import SKIP
+from extender.framework import SKIP, PlacedTerms
 from extender.testing.lab import Lab
 from extender.testing.law import check_fold_equals_rebuild, check_inverse_leaves_no_trace
 from extender.testing.maker import make_node, make_pod

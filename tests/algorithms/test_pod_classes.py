@@ -1,10 +1,14 @@
 """The cache of pod classes obeys the laws of caches, and selects the pods that a selector asked pod by pod selects."""
 
+import gc
+import weakref
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.framework import PodClasses
+from extender.framework import PodClasses, pod_class
 from extender.model.object import LabelSelector, Requirement
 from extender.model.selector import compile_label_selector
 from extender.testing.lab import Lab
@@ -29,6 +33,15 @@ def selected(lab, *selection, **options):
     """Return the nodes of the selected pods, sorted, with repeats."""
     cache = lab.mirror.cache(PodClasses)
     return sorted(lab.mirror.table.name(row) for row in cache.rows(cache.select(*selection, **options)).tolist())
+
+
+def counted(lab, *selection, **options):
+    """Return the same from the counts by row, and see that the sums by node agree with them."""
+    cache, table = lab.mirror.cache(PodClasses), lab.mirror.table
+    chosen = cache.select(*selection, **options)
+    counts = cache.counts(chosen)
+    assert cache.sums(chosen, np.arange(table.capacity), table.capacity).tolist() == counts.tolist()
+    return sorted(table.name(row) for row in np.repeat(np.arange(table.capacity), counts).tolist())
 
 
 PODS = [
@@ -80,7 +93,7 @@ def test_counts_are_by_row_and_as_long_as_the_table():
     counts = cache.counts(cache.select(matcher({"app": "web"})))
     assert counts.shape == (table.capacity,)
     assert {name: int(counts[row]) for name, row in table.index.items()} == {"a": 1, "b": 2, "c": 0, "d": 1, "e": 0}
-    assert cache.counts([]).shape == (table.capacity,)
+    assert cache.counts(cache.select(matcher({"app": "none"}))).shape == (table.capacity,)
 
 
 def test_a_selection_follows_the_pods():
@@ -99,12 +112,30 @@ def test_a_selection_follows_the_pods():
     assert selected(lab, web) == []
 
 
-def test_a_class_is_forgotten_with_its_last_pod():
-    lab = Lab([*PODS, *(pod(f"x{place}", "a", {"app": f"x{place}"}) for place in range(5))])
-    cache = lab.mirror.cache(PodClasses)
-    lab.delete(*PODS, *(pod(f"x{place}") for place in range(5)))
-    assert cache.dump() == {}
-    assert cache.select(EVERYTHING) == []
+def test_sums_are_by_code_and_of_the_rows_that_count():
+    lab = Lab(PODS)
+    cache, table = lab.mirror.cache(PodClasses), lab.mirror.table
+    codes, where = np.zeros(table.capacity, np.int64), np.zeros(table.capacity, np.bool_)
+    codes[table.index["b"]], where[[table.index["a"], table.index["b"]]] = 2, True
+    web = cache.select(matcher({"app": "web"}))
+    assert cache.sums(web, codes, 4).tolist() == [2, 0, 2, 0]
+    assert cache.sums(web, codes, 4, where).tolist() == [1, 0, 2, 0]
+
+
+def test_classes_are_forgotten_some_time_after_their_last_pod():
+    lab = Lab(PODS)
+    lab.mirror.cache(PodClasses)
+    known = weakref.ref(lab.mirror.pods["default/s"].pod_class)
+    lab.delete(PODS[3])
+    for place in range(3000):
+        lab.apply(pod("x", "a", {"app": f"x{place}", f"key-{place}": ""}))
+    gc.collect()
+    assert known() is None
+    assert selected(lab, EVERYTHING) == ["a", "a", "b", "b", "d", "e"]
+    assert selected(lab, matcher(None, ("key-2999", "Exists"))) == ["a"]
+    assert selected(lab, matcher(None, ("key-0", "Exists"))) == []
+    lab.delete(*PODS[:3], *PODS[4:], pod("x"))
+    assert lab.mirror.cache(PodClasses).dump() == {}
 
 
 def test_more_selections_than_are_remembered_stay_right():
@@ -136,6 +167,21 @@ EXPRESSIONS = st.one_of(
 SELECTORS = st.builds(LabelSelector, st.dictionaries(KEYS, VALUES, max_size=1), st.lists(EXPRESSIONS, max_size=2))
 
 
+LIMITS = st.fixed_dictionaries(
+    {
+        "_MOST_EMPTY": st.sampled_from([3, 1000]),
+        "_MOST_NEW": st.sampled_from([3, 1000]),
+        "_REMEMBERED_CHANGES": st.sampled_from([20, 1000]),
+        "_FEW_CLASSES": st.sampled_from([0, 3]),
+    }
+)
+"""Limits of what is remembered, some so small that they are passed."""
+
+CROWDS = st.integers(0, 80).map(
+    lambda size: [("apply", pod(f"x{place}", f"n{place}", {"x": str(place)})) for place in range(size)]
+)
+
+
 @settings(deadline=None)
 @given(EVENTS)
 def test_the_cache_obeys_both_laws(events):
@@ -145,17 +191,31 @@ def test_the_cache_obeys_both_laws(events):
 
 
 @settings(deadline=None)
-@given(EVENTS, EVENTS, st.none() | SELECTORS, st.none() | st.frozensets(NAMESPACES), st.booleans())
-def test_a_selection_agrees_with_asking_pod_by_pod(before, after, selector, namespaces, terminating):
+@given(
+    st.lists(EVENTS | CROWDS, min_size=2, max_size=4),
+    SELECTORS | st.none() | st.just(LabelSelector()),
+    st.none() | st.frozensets(NAMESPACES),
+    st.booleans(),
+    LIMITS,
+)
+def test_a_selection_agrees_with_asking_pod_by_pod(parts, selector, namespaces, terminating, limits):
     lab, wanted = Lab(), compile_label_selector(selector)
-    for events in (before, after):
-        for verb, item in events:
-            getattr(lab, verb)(item)
-        assert selected(lab, wanted, namespaces, terminating=terminating) == sorted(
-            info.node_name
-            for info in lab.mirror.pods.values()
-            if info.node_name
-            and wanted.matches(info.pod_class.labels)
-            and (namespaces is None or info.pod_class.namespace in namespaces)
-            and (terminating or not info.terminating)
-        )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, limit in limits.items():
+            patch.setattr(pod_class, name, limit)
+        for events in parts:
+            for verb, item in events:
+                getattr(lab, verb)(item)
+            expected = sorted(
+                info.node_name
+                for info in lab.mirror.pods.values()
+                if info.node_name
+                and wanted.matches(info.pod_class.labels)
+                and (namespaces is None or info.pod_class.namespace in namespaces)
+                and (terminating or not info.terminating)
+            )
+            assert selected(lab, wanted, namespaces, terminating=terminating) == expected
+            assert counted(lab, wanted, namespaces, terminating=terminating) == expected
+            with lab.mirror.what_if(without=[info for info in lab.mirror.pods.values() if info.node_name]):
+                assert counted(lab, wanted, namespaces, terminating=terminating) == []
+            assert counted(lab, wanted, namespaces, terminating=terminating) == expected

@@ -340,6 +340,29 @@ def test_a_zone_without_a_name_is_that_of_nodes_without_the_label():
     assert found.raw == {"e1": 8, "n1": 5, "n2": 2}
 
 
+LEAVING = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("leaving", "back", "fits"),
+    [
+        pytest.param({}, True, False, id="a pod that is being deleted does not count"),
+        pytest.param({}, False, True, id="but upstream takes it off all the same when it is evicted"),
+        pytest.param({"labels": {"app": "api"}}, False, False, id="not one that is not selected"),
+        pytest.param({"namespace": "other"}, False, False, id="nor one of another namespace"),
+    ],
+)
+def test_evicting_a_pod_that_is_being_deleted(leaving, back, fits):
+    gone = make_pod("gone", node="a1", **{"labels": {"app": "web"}, **leaving})
+    gone["metadata"] |= LEAVING
+    lab = Lab([*NODES[:3], *web("a2"), gone])
+    lab.filter(PodTopologySpread, pod(rule()))
+    evicted = [lab.mirror.by_uid["uid-gone"]]
+    with lab.mirror.what_if(without=evicted), lab.mirror.what_if(plus=evicted if back else ()):
+        found = lab.filter(PodTopologySpread, pod(rule()), nodes=["a1"])
+    assert found == ({} if fits else refusals("a1:U"))
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -205,7 +205,7 @@ class Oracle:
         return {name: score if name in scored else 0 for name, score in brought.items()}
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(nodes(), pods(), INCOMING, ARGS)
 def test_filter_agrees_with_the_rules_node_by_node(nodes, pods, incoming, args):
     found = Lab([*nodes, *pods, SERVICE]).filter(PodTopologySpread, incoming, args)
@@ -216,7 +216,7 @@ def test_filter_agrees_with_the_rules_node_by_node(nodes, pods, incoming, args):
     assert found == Oracle(nodes, pods, incoming, args, "DoNotSchedule").refusals()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(nodes(), pods(), INCOMING, ARGS, st.data())
 def test_scores_agree_with_the_rules_node_by_node(nodes, pods, incoming, args, data):
     names = data.draw(st.lists(st.sampled_from([node["metadata"]["name"] for node in nodes]), min_size=1, unique=True))

@@ -1,7 +1,7 @@
 """The cache of requested resources obeys the laws of caches, whatever comes in whatever order."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.framework import RequestedResources
@@ -39,7 +39,6 @@ pods = st.builds(
 events = st.lists(st.tuples(st.sampled_from(["apply", "apply", "delete"]), nodes | pods), max_size=40)
 
 
-@settings(deadline=None)
 @given(events)
 def test_folding_random_events_equals_rebuilding_and_undoing_leaves_no_trace(events):
     lab = Lab()

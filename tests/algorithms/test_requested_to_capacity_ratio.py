@@ -1,7 +1,7 @@
 """RequestedToCapacityRatio, by tables of cases, and as the scoring strategy of that name."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -70,7 +70,6 @@ POINTS = st.lists(
 AMOUNTS = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 3))
 
 
-@settings(deadline=None)
 @given(
     points=POINTS,
     weights=st.tuples(*[st.integers(1, 100)] * 3),

@@ -1,7 +1,7 @@
 """SelectorSpread, by a table of cases, against its formula node by node, and the laws of its cache."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.selector_spread import SelectorSpread, Zones
@@ -99,7 +99,6 @@ CROWD = st.sampled_from([[], [("apply", node(f"n{place}", **{ZONE: "a"})) for pl
 EVENTS = st.tuples(st.lists(EVENT), CROWD, st.lists(EVENT)).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_the_cache_obeys_both_laws(events):
     lab = Lab()
@@ -121,7 +120,6 @@ def normalize(counts, zones):
     return scores
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_columns_agree_with_the_formula_node_by_node(events):
     lab = Lab([make_node("a"), SERVICE])

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from algorithms.service_affinity import REASON, ServiceAffinity
 from extender.framework import SKIP
@@ -284,3 +285,10 @@ def test_scores_agree_with_the_formula_node_by_node(events, labels, chosen):
         expected[name] = int(score)
     found = lab.score(ServiceAffinity, pod(**labels), {"antiAffinityLabelsPreference": chosen})
     assert (found.raw, found.normalized) == (counts, expected)
+
+
+@pytest.mark.parametrize("field", ["affinityLabels", "antiAffinityLabelsPreference"])
+@pytest.mark.parametrize("key", ["bad key!", "", "a/b/c"], ids=["a blank", "nothing", "two slashes"])
+def test_keys_that_no_label_has_are_refused(field, key):
+    with pytest.raises(ValidationError, match="must be a label key"):
+        ServiceAffinity.Arguments.model_validate({field: ["zone", key]})

@@ -94,6 +94,7 @@ def test_it_scores_as_service_affinity_does(nodes, labels):
         pytest.param({}, id="labels must be given"),
         pytest.param({"labels": []}, id="one at least"),
         pytest.param({"label": "zone"}, id="unknown keys are refused"),
+        pytest.param({"labels": ["zone", "bad key!"]}, id="keys that no label has are refused"),
     ],
 )
 def test_arguments_that_are_refused(args):

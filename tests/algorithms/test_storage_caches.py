@@ -128,7 +128,7 @@ def events(objects):
 
 
 @pytest.mark.parametrize("cache", [pytest.param(cache, id=f"{cache.__name__} obeys both laws") for cache in OBJECTS])
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(data=st.data(), crowd=st.booleans())
 def test_folding_random_events_equals_rebuilding_and_undoing_leaves_no_trace(cache, data, crowd):
     lab = Lab()
@@ -138,7 +138,7 @@ def test_folding_random_events_equals_rebuilding_and_undoing_leaves_no_trace(cac
     check_inverse_leaves_no_trace(cache, lab)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(events(nodes | volumes | capacities))
 def test_where_volumes_are_found_at_once_and_bit_by_bit_is_the_same(events):
     lab = Lab()

@@ -446,7 +446,7 @@ OFFERS = st.lists(st.tuples(st.sampled_from(PLACES), ACCESS, st.sampled_from([""
 ASKED = st.lists(st.tuples(st.integers(1, 5), ACCESS), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(OFFERS, ASKED, st.booleans(), st.data())
 def test_matches_as_node_by_node(offers, asked, many, data):
     sizes = data.draw(st.permutations(range(1, len(offers) + 1)))

@@ -117,3 +117,39 @@ def test_a_disk_is_free_when_the_last_pod_that_has_it_is_gone():
         assert lab.filter(VolumeRestrictions, pod("p", None, gce("disk"))).keys() == {"a"}
         lab.delete(twin)
     assert lab.filter(VolumeRestrictions, pod("p", None, gce("disk"))) == {}
+
+
+ONCE = {"accessModes": ["ReadWriteOncePod"]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "back", "in_use"),
+    [
+        pytest.param([pod("a", "n", "once")], [], False, id="evicting the only user frees a claim"),
+        pytest.param([pod("a", "n", "once")], ["a"], True, id="until it is brought back"),
+        pytest.param([pod("a", "n", "once"), pod("b", "m", "once")], [], False, id="it counts as the only one"),
+        pytest.param([pod("b", "m", "once"), pod("c", "n", "free")], [], True, id="other claims free nothing"),
+        pytest.param(
+            [pod("a", "n", "once", "once"), pod("b", "m", "both")], [], False, id="each volume of it frees a claim"
+        ),
+        pytest.param([pod("a", "n", "once"), pod("b", "m", "both")], [], True, id="but no more than one"),
+        pytest.param(
+            [pod("a", "n", "once", namespace="other"), pod("b", "m", "once")],
+            [],
+            False,
+            id="a claim of the same name in another namespace is taken for it",
+        ),
+        pytest.param(
+            [pod("a", "n", "once", namespace="other")], ["a"], False, id="and does not stand in the way when it is back"
+        ),
+    ],
+)
+def test_evicting_pods_frees_claims_as_upstream_reckons(pods, back, in_use):
+    claims = [claim(name, **ONCE) for name in ("once", "both", "free")]
+    lab = Lab([make_node("n"), make_node("m"), *claims, claim("once", namespace="other", **ONCE), *pods])
+    mirror = lab.mirror
+    lab.filter(VolumeRestrictions, pod("p", None, "once", "both"))
+    evicted = [info for info in mirror.pods.values() if info.node_name == "n"]
+    with mirror.what_if(without=evicted), mirror.what_if(plus=[info for info in evicted if info.name in back]):
+        found = lab.filter(VolumeRestrictions, pod("p", None, "once", "both"), nodes=["n"])
+    assert found == ({"n": Outcome((CLAIM_REASON,), resolvable=True, algorithm=NAME)} if in_use else SKIP)

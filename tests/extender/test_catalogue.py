@@ -177,6 +177,16 @@ def test_all_has_what_can_be_set_and_what_is_watched() -> None:
     assert block.endswith("           ignorePreferredTermsOfExistingPods  boolean                default false")
 
 
+def test_every_default_of_null_says_what_it_means() -> None:
+    entries = [entry for entry in Catalogue().entries() if entry.source == "in-tree"]
+    nulls = [each for entry in entries for each in entry.parameters if each.default is None and not each.required]
+    assert nulls
+    assert not [each.path for each in nulls if not each.unset]
+    status, text = run("EBSLimits")
+    assert status == 0
+    assert "  default null: as many as the cloud is known to allow\n" in text
+
+
 def test_json_has_everything() -> None:
     status, text = run("--output", "json")
     entries = {entry["name"]: entry for entry in json.loads(text)}
@@ -193,7 +203,14 @@ def test_json_has_everything() -> None:
         "watches": ["csinodes", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "storageclasses"],
         "error": "",
         "args": [
-            {"path": "maxVolumes", "type": "integer", "bounds": [">= 1"], "required": False, "default": None},
+            {
+                "path": "maxVolumes",
+                "type": "integer",
+                "bounds": [">= 1", "<= 2147483647"],
+                "required": False,
+                "default": None,
+                "unset": "as many as the cloud is known to allow",
+            },
         ],
     }
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.errors import AlgorithmError
-from extender.framework.algorithm import Refusal
+from extender.errors import AnswerError
+from extender.framework.algorithm import NodeRefusals, Refusal
 from extender.framework.runner import Outcome, combine
 
 
@@ -31,20 +31,20 @@ def outcome_of(refusals, place):
     return Outcome(reasons, all(each.resolvable for each in named), "A")
 
 
-@given(refused(most=20, fewest_candidates=0), st.integers(0, 3))
-def test_a_candidate_has_the_reasons_of_all_that_refuse_it(drawn, first):
+@given(refused(most=20, fewest_candidates=0))
+def test_a_candidate_has_the_reasons_of_all_that_refuse_it(drawn):
     candidates, refusals = drawn
-    found = combine(refusals, candidates, "A", first)
+    found = combine(refusals, candidates, "A")
     assert found.codes.shape == (candidates,)
-    for place, code in enumerate(found.codes.tolist()):
-        assert (found.outcomes[code - 1 - first] if code else None) == outcome_of(refusals, place)
+    for place in range(candidates):
+        assert found.of(place) == outcome_of(refusals, place)
 
 
-@given(refused(most=8), st.integers(0, 3))
-def test_refusals_of_nothing_change_nothing_though_with_them_the_sets_do_not_fit_a_byte(drawn, first):
+@given(refused(most=8))
+def test_refusals_of_nothing_change_nothing_though_with_them_the_sets_do_not_fit_a_byte(drawn):
     candidates, refusals = drawn
     idle = [refusal(np.zeros(candidates))] * 9
-    few, many = combine(refusals, candidates, "A", first), combine([*refusals, *idle], candidates, "A", first)
+    few, many = combine(refusals, candidates, "A"), combine([*refusals, *idle], candidates, "A")
     assert few.codes.tolist() == many.codes.tolist()
     assert few.outcomes == many.outcomes
 
@@ -58,5 +58,20 @@ def test_refusals_of_nothing_change_nothing_though_with_them_the_sets_do_not_fit
     ],
 )
 def test_refusals_that_are_no_answer(refusals):
-    with pytest.raises(AlgorithmError, match=r"^A: a refusal"):
+    with pytest.raises(AnswerError, match=r"^a refusal"):
         combine(refusals, 2, "A")
+
+
+@given(st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=6))
+def test_one_code_a_node_is_the_same_as_one_mask_a_reason(answers):
+    reasons = list(dict.fromkeys(filter(None, answers)))
+    codes = np.array([reasons.index(answer) + 1 if answer else 0 for answer in answers], np.int64)
+    coded = NodeRefusals(codes, reasons, [reason != "b" for reason in reasons])
+    found, other = combine(coded, len(answers), "A"), combine(list(coded), len(answers), "A")
+    assert [found.of(place) for place in range(len(answers))] == [other.of(place) for place in range(len(answers))]
+    assert [each.reason for each in coded[1:]] == reasons[1:]
+
+
+def test_codes_must_be_as_many_as_the_candidates():
+    with pytest.raises(AnswerError, match=r"bool of shape \(2,\), got bool of shape \(3,\)"):
+        combine(NodeRefusals(np.array([1, 0, 0]), ["a"], [True]), 2, "A")

@@ -127,6 +127,7 @@ def mirror_of(nodes: dict[str, NodeState], placed: Iterable[tuple[str, PodState]
 
 def dump(mirror: Mirror) -> Any:
     assert len(mirror.table) == len({info.name for info in mirror.table.infos if info is not None})
+    assert not mirror.upkeep.broken, [cache.cache_error for cache in mirror.upkeep.broken.values()]
     return {type(cache).__name__: cache.dump() for cache in mirror.caches}
 
 

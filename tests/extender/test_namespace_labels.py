@@ -1,7 +1,7 @@
 """The cache of namespace labels follows the namespaces, and obeys the laws of caches."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.framework import NamespaceLabels
@@ -68,7 +68,6 @@ NAMESPACES = st.builds(
 EVENTS = st.lists(st.tuples(st.sampled_from(["apply", "apply", "delete"]), NAMESPACES))
 
 
-@settings(deadline=None)
 @given(EVENTS, NAMESPACES)
 def test_the_cache_obeys_both_laws(events, more):
     lab = Lab()

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.node_resources_fit import NodeResourcesFit
-from extender.framework.eviction import DisruptionBudgets, PlacedPods
+from extender.framework.cache import Cache
+from extender.framework.eviction import DisruptionBudgets, EvictedPods, PlacedPods
 from extender.framework.nomination import filter_with_nominated
 from extender.framework.preemption import NO_VICTIMS, Eviction, Preemption
 from extender.framework.profile import bind
@@ -226,11 +227,23 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["apply", "delete"]), st.one_of(PODS
 
 
 @given(events=EVENTS)
-@pytest.mark.parametrize("cache", [PlacedPods, DisruptionBudgets])
-def test_caches_keep_the_laws(cache: type[PlacedPods | DisruptionBudgets], events: list[tuple[str, Json]]) -> None:
+@pytest.mark.parametrize("cache", [PlacedPods, EvictedPods, DisruptionBudgets])
+def test_caches_keep_the_laws(cache: type[Cache], events: list[tuple[str, Json]]) -> None:
     lab = Lab()
     check_fold_equals_rebuild(cache, events, lab)
     check_inverse_leaves_no_trace(cache, lab)
+
+
+def test_what_is_evicted_and_not_brought_back_is_gone() -> None:
+    lab = Lab([NODE, placed("a", 1), placed("b", 1)])
+    mirror, evicted = lab.mirror, lab.mirror.cache(EvictedPods)
+    info = mirror.by_uid["uid-a"]
+    with mirror.what_if(without=mirror.by_uid.values()):
+        assert [pod.name for _, pod in evicted.gone()] == ["a", "b"]
+        with mirror.what_if(plus=[info]):
+            assert [pod.name for _, pod in evicted.gone()] == ["b"]
+        assert evicted.dump() == ["default/a", "default/b"]
+    assert evicted.gone() == []
 
 
 def test_a_budget_that_cannot_be_read_protects_nothing() -> None:

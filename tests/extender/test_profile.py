@@ -109,10 +109,10 @@ def test_all_findings_come_at_once_each_with_its_path() -> None:
         "predicates.enabled[0].name: no algorithm named 'NodeResourceFit'; did you mean 'NodeResourcesFit'?",
         "predicates.enabled[3].name: NodeName is enabled twice",
         "predicates.disabled[1]: TaintToleration is mandatory and cannot be disabled",
-        "predicates.enabled[4]: no predicate named 'Graded'",
+        "predicates.enabled[4]: Graded is a priority and no predicate; it belongs under priorities",
         "priorities.enabled[2].name: Graded is enabled twice",
         f"priorities.enabled[3].name: import path '{PATH}:Missing': module '{PATH}' has no attribute 'Missing'",
-        "priorities.enabled[0]: no priority named 'Bounded'",
+        "priorities.enabled[0]: Bounded is a predicate and no priority; it belongs under predicates",
         "predicates.enabled[2].args.most: must be >= 1, got 0",
         "predicates.enabled[2].args.least: unknown key; remove it or correct its spelling",
     ]

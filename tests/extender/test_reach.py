@@ -1,7 +1,7 @@
 """What reaches what is found as by asking node by node, however nodes and things come and go."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.framework.reach import EVERYWHERE, Reach, Thing, compile_terms, compile_topologies
@@ -43,7 +43,6 @@ DELETE = st.tuples(st.just("delete"), st.builds(node, st.integers(0, 5)))
 ASK = st.just(("ask", None))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.one_of(ADD, ADD, REMOVE, REMOVE, RELABEL, DELETE, ASK, ASK), min_size=20, max_size=60), st.booleans()
 )

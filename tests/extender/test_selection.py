@@ -1,6 +1,6 @@
 """Columns of selected rows agree with the matchers asked node by node, whatever becomes of the nodes."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.framework.selection import select_rows, select_rows_of_term
@@ -28,7 +28,6 @@ NODES = st.builds(lambda name, labels: make_node(name, labels=labels), NAMES, LA
 CHANGES = st.lists(st.tuples(st.sampled_from(["apply", "apply", "delete"]), NODES))
 
 
-@settings(deadline=None)
 @given(CHANGES, CHANGES, SELECTORS, LABELS, TERMS)
 def test_columns_agree_with_the_matchers(
     before: list, after: list, selector: NodeSelector | None, labels: Labels, term: NodeSelectorTerm

@@ -154,6 +154,7 @@ def test_a_failure_in_shadow_hurts_nobody() -> None:
     assert recorder.told == [
         ("failed", "Trial", "filter"),
         ("passed over", "Trial", "filter"),
+        ("failed", "Wrong", "filter"),
         ("passed over", "Wrong", "filter"),
         ("failed", "Score", "prioritize"),
         ("passed over", "Score", "prioritize"),

@@ -130,9 +130,10 @@ def test_the_installed_plug_in_is_listed_with_its_distribution(site: Path, work:
         "path": "hardware_generation:HardwareGeneration",
         "roles": ["predicate"],
     }
+    told = {"required": False, "unset": ""}
     assert entry["args"] == [
-        {"path": "label", "type": "string", "bounds": [], "required": False, "default": LABEL},
-        {"path": "minimum", "type": "integer", "bounds": [">= 0"], "required": False, "default": 1},
+        {"path": "label", "type": "string", "bounds": [], "default": LABEL, **told},
+        {"path": "minimum", "type": "integer", "bounds": [">= 0"], "default": 1, **told},
     ]
 
 

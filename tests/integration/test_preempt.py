@@ -134,6 +134,43 @@ def test_a_pod_that_must_not_evict_gets_no_node() -> None:
     assert bench.preempt({**VIP, "spec": {**VIP["spec"], "preemptionPolicy": "Never"}}, {"a": ([victim], 0)}) == {}
 
 
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+def going(pod: Json, **condition: str) -> Json:
+    """A pod that is being deleted, and what a condition of its says of the reason."""
+    meta = {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return {**pod, "metadata": meta, "status": {**pod["status"], "conditions": [EVICTED | condition]}}
+
+
+@pytest.mark.parametrize(
+    ("going_pod", "waits"),
+    [
+        pytest.param(going(running("going", "b", "2")), True, id="a victim of kube-scheduler is going"),
+        pytest.param(going(running("going", "b", "2", priority=1000)), False, id="a pod that is as important is going"),
+        pytest.param(going(running("going", "b", "2"), reason="EvictionByEvictionAPI"), False, id="somebody drains"),
+        pytest.param(going(running("going", "b", "2"), status="False"), False, id="the condition does not hold"),
+        pytest.param(going(running("going", "c", "2")), False, id="a pod of another node is going"),
+        pytest.param(running("going", "b", "2"), False, id="nothing is going"),
+    ],
+)
+def test_a_pod_for_which_room_is_being_made_evicts_no_others(going_pod: Json, waits: bool) -> None:
+    victim = running("low", "a", "4")
+    nodes = [make_node("a", cpu="4"), make_node("b", cpu="4"), make_node("c", cpu="4"), make_node("lost", cpu="1")]
+    bench = Bench(nodes, [victim, going_pod])
+    found = {"a": Victims([victim], 0)}
+    for nominated, expected in (("b", {} if waits else found), ("a", found), ("gone", found), ("", found)):
+        pod = {**VIP, "status": {"nominatedNodeName": nominated}}
+        assert bench.preempt(pod, {"a": ([victim], 0)}) == expected, nominated
+
+
+def test_room_that_a_pod_could_not_use_is_not_waited_for() -> None:
+    victim, evicted = running("low", "a", "4"), going(running("going", "b", "2"))
+    bench = Bench([make_node("a", cpu="4"), make_node("b", cpu="4", unschedulable=True)], [victim, evicted])
+    pod = {**VIP, "status": {"nominatedNodeName": "b"}}
+    assert bench.preempt(pod, {"a": ([victim], 0)}) == {"a": Victims([victim], 0)}
+
+
 @in_both_encodings
 def test_victims_and_counts_come_back_as_they_were_proposed(whole: bool) -> None:
     pods = [running(f"low-{number}", "a", "1") for number in range(4)]
@@ -188,7 +225,7 @@ def test_nodes_that_are_unknown_or_have_no_victims_are_left_out() -> None:
     assert bench.preempt(VIP, {"b": ([running("low", "b", "1")], 0)}) == {}
 
 
-@pytest.mark.parametrize("victims", [None, {"Pods": None}, {"Pods": [None]}, {"Pods": [{"UID": ""}]}, {}], ids=str)
+@pytest.mark.parametrize("victims", [None, {"Pods": None}, {"Pods": [None]}, {}], ids=str)
 def test_nulls_in_a_request_never_come_back(victims: Any) -> None:
     bench = Bench([make_node("a")], [])
     body = json.dumps({"Pod": VIP, "NodeNameToMetaVictims": {"a": victims}}).encode()

@@ -30,6 +30,7 @@ DEVICES, REQUEST, ALLOCATED = (
 ENABLED = [{"name": "ComputeResource"}]
 CONFIGURATION = {
     "clientConnection": {"silenceSeconds": 600},
+    "cache": {"staleSeconds": 900},
     "profiles": [{"predicates": {"enabled": ENABLED}, "priorities": {"enabled": ENABLED}}],
 }
 BINDING = "/binding$"
