@@ -9,15 +9,16 @@ flags ``--set server.port=9000``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-import yaml
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.errors import ConfigurationError
+from extender.layered_tree import ENVIRONMENT_PREFIX, FLAG, LayeredTree, Location
+from extender.refusal import matching, reason, shown
 from extender.section import (
     AlgorithmSourceSection,
     ExemptSection,
@@ -26,16 +27,26 @@ from extender.section import (
     Section,
     repeated_names,
 )
+from extender.yaml_text import read_yaml
 
 API_VERSION: Final = "scheduler-extender/v1"
 KIND: Final = "ExtenderConfiguration"
-ENVIRONMENT_PREFIX = "SCHEDULER_EXTENDER_"
-
-_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
 
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86400)]
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+_OBJECT_RULE: Final = "must be a name of small letters, digits, '-' and '.', with a letter or digit at both ends"
+
+PathPrefix: TypeAlias = Annotated[str, matching("/.*", "must begin with '/'")]
+ObjectName: TypeAlias = Annotated[str, matching(_SUBDOMAIN, _OBJECT_RULE)]
+OptionalName: TypeAlias = Annotated[str, matching(f"|{_SUBDOMAIN}", _OBJECT_RULE)]
+ModuleName: TypeAlias = Annotated[
+    str, matching(r"[A-Za-z_]\w*(\.\w+)*", "must be the name of a module or package, such as extender.cluster")
+]
+HttpUrl: TypeAlias = Annotated[str, matching("https?://.+", "must begin with http:// or https://, and name a host")]
 
 
 class TlsSection(Section):
@@ -78,7 +89,7 @@ class ServerSection(Section):
 
     host: str = "0.0.0.0"
     port: Port = 8888
-    path_prefixes: list[Annotated[str, Field(pattern=r"^/")]] = Field(default=["/scheduler"])
+    path_prefixes: list[PathPrefix] = Field(default=["/scheduler"])
     """The verbs answer at ``/filter`` and below each of these, at ``/scheduler/filter``."""
     tls: MutualTlsSection = MutualTlsSection()
     max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
@@ -139,8 +150,8 @@ class ClientSection(Section):
     kubeconfig: str = ""
     context: str = ""
     request_timeout_seconds: Seconds = 10.0
-    silence_seconds: Annotated[float, Field(ge=1, le=600)] = 75.0
-    """A watch that says nothing for so long is taken for dead; above the bookmark interval of about 60 s."""
+    silence_seconds: Annotated[float, Field(ge=1, le=600)] = 55.0
+    """A watch that says nothing for so long is taken for dead; one that is alive is asked to end before."""
     page_size: Annotated[int, Field(ge=1, le=10_000)] = 500
 
 
@@ -149,9 +160,9 @@ class CacheSection(Section):
 
     assumed_pod_seconds: Seconds = 300.0
     """How long a bound pod is counted although the watch does not confirm it."""
-    stale_seconds: Seconds = 140.0
-    """A watch that is open but silent for so long makes the service unready: above ``silenceSeconds`` and the minute
-    between bookmarks together, so that a watch that was opened anew has the time to speak."""
+    stale_seconds: Seconds = 110.0
+    """A watch that is open but silent for so long makes the service unready: above twice ``silenceSeconds`` at most, so
+    that a watch that was opened anew has the time to end."""
     error_after_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
     """After so long without a word from the API server requests are answered with errors; 0 answers them for ever."""
 
@@ -160,8 +171,8 @@ class LeaderElectionSection(Section):
     """Which of several replicas binds; all of them answer the other verbs. Source of the defaults: kube-scheduler."""
 
     enabled: bool = False
-    lease_name: Annotated[str, Field(pattern=_SUBDOMAIN)] = "kube-scheduler-extender"
-    lease_namespace: Annotated[str, Field(pattern=f"^$|{_SUBDOMAIN}")] = ""
+    lease_name: ObjectName = "kube-scheduler-extender"
+    lease_namespace: OptionalName = ""
     """The namespace of the pod's service account where left empty, or ``default`` where that is none."""
     identity: str = ""
     """Who holds the lease; the name of the host and a number where left empty. No two replicas may have the same."""
@@ -202,7 +213,7 @@ class LogSection(Section):
 
     level: Level = "info"
     format: Literal["json", "text"] = "json"
-    levels: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+)*$")], Level] = Field(default={})
+    levels: dict[ModuleName, Level] = Field(default={})
     """Levels of single modules and packages, such as ``extender.cluster``."""
     slow_request_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.1
     """Requests that take longer are logged with what took the time; 0 logs none."""
@@ -212,7 +223,7 @@ class TracingSection(Section):
     """Traces of requests in OpenTelemetry's format; needs the extra ``otel``."""
 
     enabled: bool = False
-    endpoint: Annotated[str, Field(pattern=r"^https?://")] = "http://127.0.0.1:4318"
+    endpoint: HttpUrl = "http://127.0.0.1:4318"
     """Where a collector takes OTLP over HTTP."""
     sampling_rate_per_million: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
     """How many requests in a million are traced; those whose caller says whether it traces go by that."""
@@ -239,21 +250,6 @@ class ExtenderConfiguration(Section):
     log: LogSection = LogSection()
     tracing: TracingSection = TracingSection()
 
-    @model_validator(mode="after")
-    def _one_source(self) -> ExtenderConfiguration:
-        if self.algorithm_source.given and "profiles" in self.model_fields_set:
-            raise ValueError("profiles and algorithmSource exclude each other: remove one of them")
-        for place, first in repeated_names([profile.scheduler_name for profile in self.profiles]):
-            name = self.profiles[place].scheduler_name
-            raise ValueError(f"profiles[{place}].schedulerName: {name!r} is that of profiles[{first}]; give another")
-        return self
-
-    @model_validator(mode="after")
-    def _ports_differ(self) -> ExtenderConfiguration:
-        if self.server.port and self.server.port == self.management.port:
-            raise ValueError("server.port and management.port must differ")
-        return self
-
 
 def load_configuration(
     path: Path | None = None, *, environment: Mapping[str, str] | None = None, settings: Iterable[str] = ()
@@ -265,92 +261,115 @@ def load_configuration(
     Raises:
         ConfigurationError: all findings at once, each with its path.
     """
-    tree = _read_file(path) if path is not None else {}
-    problems: list[str] = []
-    variables = os.environ if environment is None else environment
-    for name in sorted(variables):
-        if name.startswith(ENVIRONMENT_PREFIX):
-            keys = [to_camel(part) for part in name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")]
-            _put(tree, keys, variables[name], name, problems)
-    for setting in settings:
-        dotted, equals, value = setting.partition("=")
-        if not equals:
-            problems.append(f"--set {setting}: must have the form path=value")
-        else:
-            _put(tree, dotted.split("."), value, f"--set {dotted}", problems)
-    try:
-        configuration = ExtenderConfiguration.model_validate(tree)
-    except ValidationError as error:
-        problems += explain(error)
+    configuration, problems = read_configuration(path, environment=environment, settings=settings)
     if problems:
         raise ConfigurationError(problems)
     return configuration
 
 
+def read_configuration(
+    path: Path | None = None, *, environment: Mapping[str, str] | None = None, settings: Iterable[str] = ()
+) -> tuple[ExtenderConfiguration, list[str]]:
+    """Return the configuration and the findings about it, whose places are left out, so that the rest can be tried.
+
+    Raises:
+        ConfigurationError: there is no telling anything, because the file cannot be read or is no YAML.
+    """
+    tree, problems = _read_file(path) if path is not None else ({}, [])
+    layers = LayeredTree(tree)
+    variables = os.environ if environment is None else environment
+    for name in sorted(variables):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            keys = [to_camel(part) for part in name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")]
+            layers.put(name, keys, variables[name])
+    for setting in settings:
+        dotted, equals, value = setting.partition("=")
+        if equals:
+            layers.put(FLAG, dotted.split("."), value)
+        else:
+            layers.problems.append(f"{FLAG} {setting}: must have the form path=value")
+    configuration, findings = _validate(layers)
+    conflicts = [text for places, text in _conflicts(configuration) if layers.is_whole(*places)]
+    return configuration, [*problems, *layers.problems, *findings, *conflicts]
+
+
+def _validate(layers: LayeredTree) -> tuple[ExtenderConfiguration, list[str]]:
+    """Return the configuration, with what cannot be used left out, and the findings."""
+    problems: list[str] = []
+    while True:
+        try:
+            return ExtenderConfiguration.read(layers.tree), problems
+        except ValidationError as error:
+            findings: list[Any] = error.errors(include_url=False)
+        texts = [layers.take_as_text(finding["loc"]) for finding in findings if finding["type"] == "string_type"]
+        if any(texts):
+            continue
+        # What comes up after something was left out is owed to that.
+        problems = problems or [_blamed(finding, layers) for finding in findings]
+        layers.leave_out(finding["loc"] for finding in findings)
+
+
+def _blamed(finding: Any, layers: LayeredTree) -> str:
+    cause = layers.cause(finding["loc"]) if finding["type"] == "extra_forbidden" else ""
+    return layers.blame(finding["loc"], _line(finding, "", ExtenderConfiguration) + cause)
+
+
+def _conflicts(configuration: ExtenderConfiguration) -> Iterator[tuple[tuple[Location, ...], str]]:
+    """Yield what does not go together, and the places it is about."""
+    server, management = configuration.server, configuration.management
+    if configuration.algorithm_source.given and "profiles" in configuration.model_fields_set:
+        yield (), "profiles and algorithmSource exclude each other: remove one of them"
+    names = [profile.scheduler_name for profile in configuration.profiles]
+    for place, first in repeated_names(names):
+        text = f"profiles[{place}].schedulerName: {names[place]!r} is that of profiles[{first}]; give another"
+        yield (("profiles", place, "schedulerName"), ("profiles", first, "schedulerName")), text
+    if server.port and server.port == management.port:
+        yield (("server", "port"), ("management", "port")), "server.port and management.port must differ"
+    silence, stale = configuration.client_connection.silence_seconds, configuration.cache.stale_seconds
+    if stale <= silence:
+        text = (
+            f"cache.staleSeconds: must be > clientConnection.silenceSeconds ({silence:g}), so that a watch that was "
+            f"opened anew has the time to speak, got {stale:g}"
+        )
+        yield (("cache", "staleSeconds"), ("clientConnection", "silenceSeconds")), text
+
+
 def explain(error: ValidationError, root: str = "") -> list[str]:
     """Return one line a finding: path, what is wrong, and what was given."""
-    lines = []
-    for finding in error.errors(include_url=False):
-        path = _join(root, finding["loc"])
-        lines.append(f"{path}: {_text(finding)}" if path else _text(finding))
-    return lines
+    return [_line(finding, root) for finding in error.errors(include_url=False)]
 
 
-_COMPARISONS = {
-    "greater_than": ("gt", ">"),
-    "greater_than_equal": ("ge", ">="),
-    "less_than": ("lt", "<"),
-    "less_than_equal": ("le", "<="),
-}
+def _line(finding: Any, root: str = "", model: type[Section] | None = None) -> str:
+    location, text = finding["loc"], reason(finding, model)
+    if location and location[-1] == "[key]":
+        location, text = location[:-2], f"key {shown(location[-2])}: {text}"
+    elif finding["type"] == "invalid_key":
+        location, text = location[:-1], f"key {shown(finding['input'])}: {text}"
+    path = _join(root, location)
+    inside = "" if text.startswith("[") or not path else ": "  # an algorithm tells the place inside its argument
+    return f"{path}{inside}{text}"
 
 
-def _text(finding: Any) -> str:
-    kind, given, context = finding["type"], finding["input"], finding.get("ctx", {})
-    if kind in _COMPARISONS:
-        key, sign = _COMPARISONS[kind]
-        return f"must be {sign} {context[key]}, got {given!r}"
-    if kind == "extra_forbidden":
-        return "unknown key; remove it or correct its spelling"
-    if kind == "missing":
-        return "is missing"
-    if kind == "value_error":
-        return str(context["error"])
-    if kind == "literal_error":
-        return f"must be {context['expected']}, got {given!r}"
-    return f"{finding['msg'][:1].lower()}{finding['msg'][1:]}, got {given!r}"
-
-
-def _join(root: str, location: tuple[int | str, ...]) -> str:
+def _join(root: str, location: Location) -> str:
     path = root
     for part in location:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return what a file holds, and the keys that stand in it twice."""
     try:
-        tree = yaml.safe_load(path.read_text())
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigurationError(f"{path}: is not YAML: {error}") from error
-    if tree is None:  # a write that was cut short must not put everything back to its default
+    if content.has_more:
+        raise ConfigurationError(f"{path}: holds more than one document; leave one, and no --- after it")
+    if content.tree is None:  # a write that was cut short must not put everything back to its default
         raise ConfigurationError(f"{path}: is empty; write {{}} where nothing is to be set")
-    if not isinstance(tree, dict):
+    if not isinstance(content.tree, dict):
         raise ConfigurationError(f"{path}: must hold one {KIND} object")
-    return tree
-
-
-def _put(tree: dict[str, Any], keys: list[str], text: str, origin: str, problems: list[str]) -> None:
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        problems.append(f"{origin}: is not YAML: {error}")
-        return
-    for key in keys[:-1]:
-        branch = tree.setdefault(key, {})
-        if not isinstance(branch, dict):
-            problems.append(f"{origin}: {key} is not a section")
-            return
-        tree = branch
-    tree[keys[-1]] = value
+    problems = [f"{path}: {repeated}; keep one of them" for repeated in content.repetitions]
+    return content.tree, problems

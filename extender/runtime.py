@@ -17,7 +17,6 @@ from extender.cluster.event import EventBroadcaster
 from extender.cluster.lease import LeaderElection, own_identity, own_namespace
 from extender.cluster.reflector import Reflector
 from extender.config import ExtenderConfiguration
-from extender.errors import ConfigurationError
 from extender.framework.mirror import Mirror
 from extender.framework.profile import watched_kinds
 from extender.framework.registry import Registry
@@ -28,6 +27,7 @@ from extender.model.kind import NODES, PODS, Kind
 from extender.reload import Reloader
 from extender.source import bind_profiles
 from extender.telemetry import InformerCollector, InformerSample, Metrics, set_levels
+from extender.trial import import_tracing
 from extender.verbs.bind import Binder
 from extender.verbs.service import Service, Unrecorded
 
@@ -105,7 +105,11 @@ class Runtime:
             page_size=section.page_size,
             silence_seconds=section.silence_seconds,
             observe_lag=self.metrics.event_lag,
+            reached=self._rouse,
         )
+
+    def _rouse(self) -> None:
+        self.informers.rouse()
 
     def _service(self) -> Service:
         runners = self._runners(self.profiles)
@@ -140,14 +144,7 @@ class Runtime:
         section = self.configuration.tracing
         if not section.enabled:
             return None
-        try:
-            from extender.tracing import Tracing  # noqa: PLC0415 - an extra that need not be installed
-        except ImportError as error:
-            raise ConfigurationError(
-                f"tracing.enabled: needs {error.name}, which is not installed; "
-                "pip install 'kube-scheduler-extender[otel]', or set it to false"
-            ) from error
-        return Tracing(section.endpoint, section.sampling_rate_per_million)
+        return import_tracing()(section.endpoint, section.sampling_rate_per_million)
 
     def _election(self) -> LeaderElection | None:
         section = self.configuration.leader_election
@@ -192,7 +189,10 @@ class Runtime:
         """
         self.loop, self.thread_id = asyncio.get_running_loop(), threading.get_ident()
         self.informers.start()
-        tasks = [asyncio.create_task(self._tick(), name="tick")]
+        tasks = [
+            asyncio.create_task(self._tick(), name="tick"),
+            asyncio.create_task(self.reloader.mend(), name="mend caches"),
+        ]
         if self.broadcaster is not None:
             tasks.append(asyncio.create_task(self.broadcaster.run(), name="events"))
         if self.election is not None:
@@ -229,6 +229,7 @@ class Runtime:
         """Return the checks of ``/readyz``."""
         yield Check("shutdown", "stopping" if self.stopping else "")
         yield self.reloader.check()
+        yield self.reloader.check_caches()
         yield from self.health.checks()
         if self.election is not None:
             yield Check("leader", self.not_leading())

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """The scheduler of pods that name none."""
@@ -21,10 +22,55 @@ ALL: Final = "*"
 """In a list of names: all that the provider has."""
 
 
-class Section(BaseModel):
-    """Root of every section: camelCase in the file, unknown keys refused, never changed."""
+_EXACT: Final = frozenset({"int", "float", "bool"})
+
+
+def _mark_exact(schema: Any) -> None:
+    if isinstance(schema, list):
+        for each in schema:
+            _mark_exact(each)
+    elif isinstance(schema, dict):
+        is_schema = isinstance(schema.get("type"), str)  # else it is a map of fields, whatever they are called
+        if is_schema and schema["type"] in _EXACT:
+            schema.setdefault("strict", True)
+        for key, value in schema.items():
+            if not (is_schema and key in ("default", "metadata")):
+                _mark_exact(value)
+
+
+class ExactModel(BaseModel):
+    """A model that takes numbers and truths as such, and no text in their place; a float may be written as an int."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /) -> CoreSchema:
+        """Return the schema with strict numbers and truths; were all of it strict, no list could stand for a tuple."""
+        schema = handler(source)
+        _mark_exact(schema)
+        return schema
+
+
+class Section(ExactModel):
+    """Root of every section: camelCase in the file, unknown keys refused, null as if left out, never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """Leave out what is null, as a section is whose keys are all commented out."""
+        if not isinstance(given, dict):
+            return given
+        known = {field.alias for field in cls.model_fields.values()}
+        return {key: value for key, value in given.items() if value is not None or key not in known}
+
+    @classmethod
+    def read(cls, tree: Any) -> Self:
+        """Return what a file describes; keys are taken as they are spelt there, and not as attributes are called.
+
+        Raises:
+            ValidationError: something in it cannot be used.
+        """
+        return cls.model_validate(tree, by_alias=True, by_name=False)
 
 
 class AlgorithmEntry(Section):
@@ -36,13 +82,23 @@ class AlgorithmEntry(Section):
 
     name: Annotated[str, Field(min_length=1)]
     args: dict[str, Any] | None = None
-    """Arguments; what is valid is up to the algorithm. Given once, they hold for its predicate and its priority."""
+    """Arguments; what is valid is up to the algorithm. Given once, they hold for its predicate and its priority.
+
+    Without any entry that gives some they are the provider's, or else the defaults; none, ``{}``, are the defaults.
+    """
     mode: Literal["enforce", "shadow"] = "enforce"
     """Whether what it says counts; in shadow it is only counted and logged."""
     on_error: Literal["fail", "ignore"] = "fail"
     """What its failure does: the request fails, or it has no opinion on the pod."""
     time_budget_millis: Annotated[float, Field(gt=0, le=60_000)] | None = None
     """Runs that take longer are reported; they are not cut short."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_bare_name(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError(f'must be a mapping; write {{name: "{given}"}}')
+        return given
 
 
 class PriorityEntry(AlgorithmEntry):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import logging
 import os
@@ -39,6 +40,11 @@ _GOODBYE_SECONDS = 5.0
 """How long the other end of a TLS connection that is being closed may take to agree."""
 _OTHER_FILES = 256
 """Files and connections that are not callers': to the API server, certificates, modules."""
+_REMEDIES = {
+    errno.EADDRINUSE: ("port", "stop what listens there, or give another"),
+    errno.EACCES: ("port", "give one above 1023, or the process the right to take it"),
+}
+"""Which key is at fault, and what to do, where a port cannot be listened on."""
 
 
 class _Server(uvicorn.Server):
@@ -111,6 +117,7 @@ class Serving:
         self._management = _Server(
             create_management_app(runtime), _limits(runtime, "management"), self._tls.get("management")
         )
+        self._sockets: list[socket.socket] = []
         self._followers: list[asyncio.Task[None]] = []
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
@@ -119,17 +126,29 @@ class Serving:
         self.management_url = ""
         """Where probes and metrics are served."""
 
-    async def start(self) -> None:
-        """Open both ports.
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take both ports while the caller starts and serves; who calls before the start is answered after it.
 
         Raises:
-            ConfigurationError: one of them cannot be listened on.
+            ConfigurationError: they cannot be listened on; all findings at once.
         """
         configuration = self._runtime.configuration
+        problems: list[str] = []
         with contextlib.ExitStack() as opened:
-            verbs = opened.enter_context(_listen("server", configuration.server))
-            management = opened.enter_context(_listen("management", configuration.management))
-            opened.pop_all()
+            for name, section in (("server", configuration.server), ("management", configuration.management)):
+                try:
+                    self._sockets.append(opened.enter_context(_listen(name, section)))
+                except ConfigurationError as error:
+                    problems += error.problems
+            if problems:
+                raise ConfigurationError(problems)
+            yield
+
+    async def start(self) -> None:
+        """Serve both ports, which are being listened on."""
+        configuration = self._runtime.configuration
+        verbs, management = self._sockets
         self.url, self.management_url = (
             _url(verbs, self._tls.get("server")),
             _url(management, self._tls.get("management")),
@@ -165,12 +184,13 @@ class Serving:
 async def serving(runtime: Runtime) -> AsyncIterator[Serving]:
     """Serve while the caller waits; leaving closes both ports and finishes binds."""
     ports = Serving(runtime)
-    async with runtime.running():
-        await ports.start()
-        try:
-            yield ports
-        finally:
-            await ports.drain(0)
+    with ports.listening():
+        async with runtime.running():
+            await ports.start()
+            try:
+                yield ports
+            finally:
+                await ports.drain(0)
 
 
 async def serve(runtime: Runtime, source: ConfigurationSource, announce: Callable[[Serving], None]) -> None:
@@ -181,7 +201,7 @@ async def serve(runtime: Runtime, source: ConfigurationSource, announce: Callabl
     """
     stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     ports = Serving(runtime)
-    with _signals(stopped, runtime.reloader.request):
+    with ports.listening(), _signals(stopped, runtime.reloader.request):
         async with runtime.running():
             await ports.start()
             announce(ports)
@@ -238,8 +258,10 @@ def _listen(name: str, section: ServerSection | ManagementSection) -> socket.soc
     try:
         return socket.create_server((section.host, section.port), family=family, backlog=_BACKLOG)
     except OSError as error:
+        key, remedy = _REMEDIES.get(error.errno or 0, ("host", "give an address of this machine, such as 0.0.0.0"))
+        reason = (error.strerror or str(error)).partition(" (while ")[0]
         raise ConfigurationError(
-            f"{name}: cannot listen on {section.host} port {section.port}: {error.strerror}"
+            f"{name}.{key}: cannot listen on {section.host} port {section.port}: {reason}; {remedy}"
         ) from error
 
 

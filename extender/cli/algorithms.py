@@ -84,7 +84,8 @@ def _details(entry: Entry) -> Iterator[str]:
 
 def _row(parameter: Parameter) -> tuple[str, ...]:
     default = "required" if parameter.required else f"default {msgspec.json.encode(parameter.default).decode()}"
-    return parameter.path, parameter.type, ", ".join(parameter.bounds), default
+    meaning = f": {parameter.unset}" if parameter.unset else ""
+    return parameter.path, parameter.type, ", ".join(parameter.bounds), f"{default}{meaning}"
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

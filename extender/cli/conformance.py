@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from extender.framework.loader import load, load_all
 from extender.framework.registry import Registry
 from extender.testing.conformance import ASPECTS, Disagreement, Tally, compare, read_cases
 from extender.testing.placement import compare_default_profile
+from extender.testing.reply import Json
 
 SHOWN_DISAGREEMENTS = 5
 """How many of an algorithm's disagreements are printed."""
@@ -26,7 +27,11 @@ def conformance(
         typer.Option(help="An algorithm by name or module:Class; repeatable. All that the file knows if not given."),
     ] = None,
 ) -> None:
-    """Compare algorithms with the decisions of kube-scheduler in FILE; exit with 1 where they differ."""
+    """Compare algorithms with the decisions of kube-scheduler in FILE.
+
+    Exits with 0 if they agree, with 1 if they differ or one that comes with the service is broken, with 2 if FILE
+    cannot be read, has no cases, or has no decision of an algorithm that was asked for.
+    """
     registry = Registry()
     failures: Mapping[str, ConfigurationError] = {}
     try:
@@ -36,10 +41,14 @@ def conformance(
     if not names:
         failures = load_all(registry)
     cases = list(read_cases(file))
-    compared = compare(cases, _algorithms(registry, names))
-    tallies = [tally for tally in compared if tally.named or names]
-    if not names:
-        tallies.append(compare_default_profile(cases))
+    if problems := list(_gaps(cases, names)):
+        raise ConfigurationError(f"{file}: {problem}" for problem in problems)
+    try:
+        tallies = [tally for tally in compare(cases, _algorithms(registry, names)) if tally.named or names]
+        if not names:
+            tallies.append(compare_default_profile(cases))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{file}: {error}") from error
     for line in report(tallies):
         typer.echo(line)
     for failure in failures.values():
@@ -60,6 +69,17 @@ def report(tallies: Sequence[Tally]) -> list[str]:
             for found in tally.disagreements[:SHOWN_DISAGREEMENTS]:
                 lines += _difference(found)
     return lines
+
+
+def _gaps(cases: Sequence[Json], names: Iterable[str]) -> Iterator[str]:
+    """Yield why a comparison with ``cases`` would say nothing."""
+    if not cases:
+        yield "has no cases; give a file with one JSON object a line"
+        return
+    decided = {name for case in cases for name in case["expect"]["plugins"]}
+    for name in names:
+        if name not in decided:
+            yield f"has no decision of {name}; leave it out of --algorithm, or give a file that has"
 
 
 def _algorithms(registry: Registry, names: Sequence[str]) -> list[type[Algorithm]]:

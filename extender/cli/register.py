@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from extender.errors import ConfigurationError
 from extender.registration.dialect import BY_NAME
 from extender.registration.document import adopt, joined, registration
 from extender.registration.entry import VERBS, TlsSettings
+from extender.registration.finding import Severity
 from extender.registration.kubeadm import PATCH_FILE, patch
 from extender.registration.request import Request
 from extender.registration.source import read_source
@@ -22,7 +23,10 @@ def register(
     kubernetes: Annotated[str, typer.Option(help="The release of kube-scheduler, such as 1.36.")] = "",
     api_version: Annotated[str, typer.Option(help=f"The version to write: {', '.join(BY_NAME)}.")] = "",
     verb: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(VERBS)}; repeatable. All if none.")] = None,
-    weight: Annotated[int, typer.Option(help="How much scores count: up to 100 points each.")] = 1,
+    weight: Annotated[
+        int | None,
+        typer.Option(help="How much scores count: up to 100 points each. 1 if not given.", show_default=False),
+    ] = None,
     managed_resource: Annotated[
         list[str] | None, typer.Option(help="Call for pods that name it only: NAME or NAME=ignored; repeatable.")
     ] = None,
@@ -60,12 +64,23 @@ def register(
     if add_to is None:
         document = registration(request)
     else:
-        existing = read_source(add_to).tree
+        existing = _read(add_to)
         request = adopt(request, existing)
         document = joined(request, existing)
     documents = {Path(config_file).name: document} | ({PATCH_FILE: patch(request)} if kubeadm else {})
     _deliver(documents, directory)
     _warn(request)
+
+
+def _read(file: Path) -> Any:
+    """Return a configuration of kube-scheduler, which kube-scheduler itself can read."""
+    try:
+        source = read_source(file)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--add-to: {error}") from error
+    if problems := [f"--add-to: {found}" for found in source.findings if found.severity is Severity.ERROR]:
+        raise ConfigurationError(problems)
+    return source.tree
 
 
 def _deliver(documents: dict[str, str], directory: Path | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ import uvloop
 from extender.cluster.apiserver import ApiServer, load_objects
 from extender.cluster.connection import Connection, connect
 from extender.config import ExtenderConfiguration
+from extender.errors import ConfigurationError
 from extender.reload import ConfigurationSource
 from extender.runtime import Runtime
 from extender.server import Serving
@@ -28,7 +30,9 @@ def serve(
     cluster: Annotated[
         Path | None, typer.Option(help="Objects in YAML or JSON: serve on an embedded cluster that holds them.")
     ] = None,
-    cluster_port: Annotated[int, typer.Option(help="The port of the embedded cluster's API; 0 takes a free one.")] = 0,
+    cluster_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port of the embedded cluster's API; 0 takes a free one.")
+    ] = 0,
     kubeconfig: Annotated[str, typer.Option(help="Reach the API server as this kubeconfig says.")] = "",
     context: Annotated[str, typer.Option(help="The context of the kubeconfig to use.")] = "",
     setting: Annotated[
@@ -36,10 +40,24 @@ def serve(
     ] = None,
 ) -> None:
     """Serve /filter, /prioritize, /bind and /preempt until stopped."""
+    _check(cluster, cluster_port, kubeconfig, context)
     source = ConfigurationSource(config, settings=setting or ())
     configuration = source.load()
     set_up_logging(configuration.log.level, configuration.log.format, configuration.log.levels)
     uvloop.run(_serve(configuration, source, cluster, cluster_port, kubeconfig, context))
+
+
+def _check(cluster: Path | None, cluster_port: int, kubeconfig: str, context: str) -> None:
+    """Refuse options that would count for nothing."""
+    real = {"--kubeconfig": kubeconfig, "--context": context}
+    if cluster is not None:
+        problems = [
+            f"{option}: does not count with --cluster; leave one of them out" for option in real if real[option]
+        ]
+    else:
+        problems = ["--cluster-port: counts with --cluster only; leave it out"] if cluster_port else []
+    if problems:
+        raise ConfigurationError(problems)
 
 
 async def _serve(
@@ -63,7 +81,11 @@ async def _connection(
         yield connect(kubeconfig=kubeconfig or section.kubeconfig or None, context=context or section.context or None)
         return
     server = ApiServer(objects=load_objects(cluster))
-    await server.start(host="127.0.0.1", port=cluster_port)
+    try:
+        await server.start(host="127.0.0.1", port=cluster_port)
+    except OSError as error:
+        text = f"cannot listen on 127.0.0.1: {os.strerror(error.errno or 0)}; stop what listens there, or give another"
+        raise ConfigurationError(f"--cluster-port: {cluster_port}: {text}") from error
     _log.info("embedded cluster", extra={"url": server.url, "objects": str(cluster)})
     try:
         yield connect(url=server.url)

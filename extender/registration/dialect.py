@@ -123,6 +123,9 @@ DIALECTS: Final = (
 )
 """All versions that have extenders, newest first."""
 
+OLDEST_RELEASE: Final = 17
+"""The minor number of the first release whose extenders are known here; the wire has had other forms before."""
+
 BY_NAME: Final = {dialect.name: dialect for dialect in DIALECTS}
 
 

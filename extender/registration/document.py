@@ -76,7 +76,7 @@ def _entry(request: Request) -> dict[str, Any]:
         entry["tlsConfig"] = _tls(request.tls)
     entry |= {f"{verb}Verb": verb for verb in request.verbs}
     if "prioritize" in request.verbs:
-        entry["weight"] = request.weight
+        entry["weight"] = request.score_weight
     nanoseconds = request.timeout_nanoseconds
     entry |= {
         "nodeCacheCapable": True,
@@ -137,7 +137,7 @@ def _entry_comments(request: Request, path: str) -> dict[str, str]:
         "preemptVerb": "Without it preemption does not ask, and evicts pods for nodes that filter refuses all the "
         "same.",
         "bindVerb": "The service binds all pods that reach it. Only one extender in the file may have this key.",
-        "weight": _on_weight(request.weight, dialect),
+        "weight": _on_weight(request.score_weight, dialect),
         "nodeCacheCapable": "Sends names of nodes, not whole nodes. With false, calls are many times slower, and "
         "kube-scheduler scores the nodes that come back as if no pod ran on them.",
         "httpTimeout": _on_timeout(dialect),

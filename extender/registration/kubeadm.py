@@ -5,8 +5,10 @@ Source: kubeadm's ``phases/controlplane`` (the command and the volumes of kube-s
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import PurePosixPath
 
+from extender.errors import ConfigurationError
 from extender.registration.commented import render
 from extender.registration.request import Request
 
@@ -21,7 +23,20 @@ _LAST_WITH_OPEN_PORT = 22
 
 
 def patch(request: Request) -> str:
-    """Return the patch that starts kube-scheduler with the document of ``request``, as YAML."""
+    """Return the patch that starts kube-scheduler with the document of ``request``, as YAML.
+
+    Raises:
+        ConfigurationError: files of a client certificate lie where a container cannot have them; all findings at once.
+    """
+    files = {"--cert-file": request.tls.cert_file, "--key-file": request.tls.key_file}
+    problems = [
+        f"{option}: {file}: its directory, the root of the machine, cannot be mounted into the static pod; "
+        "put the file into one of its own, such as /etc/kubernetes/scheduler-extender"
+        for option, file in files.items()
+        if file and _directory(file) == "/"
+    ]
+    if problems:
+        raise ConfigurationError(problems)
     mounts = _mounts(request)
     container = {
         "name": "kube-scheduler",
@@ -56,15 +71,17 @@ def _mounts(request: Request) -> dict[str, tuple[str, str]]:
     mounts = {"scheduler-extender-config": (request.config_file, "File")}
     if request.kubeconfig != _KUBECONFIG:
         mounts["scheduler-extender-kubeconfig"] = (request.kubeconfig, "File")
-    directories = dict.fromkeys(
-        str(PurePosixPath(file).parent) for file in (request.tls.cert_file, request.tls.key_file) if file
-    )
+    directories = dict.fromkeys(_directory(file) for file in (request.tls.cert_file, request.tls.key_file) if file)
     for number, directory in enumerate(directories):
         mounts[f"scheduler-extender-client-{number}"] = (directory, "Directory")
     authority = request.tls.ca_file
     if authority and not any(PurePosixPath(authority).is_relative_to(directory) for directory in directories):
         mounts["scheduler-extender-ca"] = (authority, "File")
     return mounts
+
+
+def _directory(file: str) -> str:
+    return posixpath.dirname(posixpath.normpath(f"/{file.lstrip('/')}"))
 
 
 def _comments(request: Request) -> dict[str, str]:

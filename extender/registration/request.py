@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from extender.errors import ConfigurationError
 from extender.model.name import is_qualified_name
 from extender.model.request import is_extended_resource
-from extender.registration.dialect import BY_NAME, DIALECTS, Dialect, newest, parse_release
+from extender.registration.dialect import BY_NAME, DIALECTS, OLDEST_RELEASE, Dialect, newest, parse_release
 from extender.registration.duration import parse_duration
 from extender.registration.entry import VERBS, ManagedResource, TlsSettings
 
@@ -27,7 +27,7 @@ class Request:
     kubernetes: str = ""
     api_version: str = ""
     verbs: tuple[str, ...] = VERBS
-    weight: int = 1
+    weight: int | None = None
     managed_resources: tuple[str, ...] = ()
     ignorable: bool = False
     http_timeout: str = "5s"
@@ -70,6 +70,11 @@ class Request:
         return parse_duration(self.http_timeout)
 
     @property
+    def score_weight(self) -> int:
+        """How much scores are to count: as was asked for, or 1."""
+        return 1 if self.weight is None else self.weight
+
+    @property
     def resources(self) -> tuple[ManagedResource, ...]:
         """The managed resources, taken apart."""
         parted = [text.partition("=") for text in self.managed_resources]
@@ -87,6 +92,9 @@ class Request:
                 minor = parse_release(self.kubernetes)
             except ValueError as error:
                 yield f"--kubernetes: {error}"
+            else:
+                if minor < OLDEST_RELEASE:
+                    yield f"--kubernetes: 1.{minor} is older than 1.{OLDEST_RELEASE}, the oldest that is written for"
         if not self.api_version:
             return
         if self.api_version not in BY_NAME:
@@ -130,7 +138,10 @@ class Request:
             yield f"--verb: {verb!r}: {what}; {remedy}"
         if not self.verbs:
             yield f"--verb: name at least one of {', '.join(VERBS)}"
-        if "prioritize" in self.verbs and not 1 <= self.weight <= _LARGEST_WEIGHT:
+        if "prioritize" not in self.verbs:
+            if self.weight is not None:
+                yield "--weight: is that of scores, which are not asked for; leave it out, or add --verb prioritize"
+        elif not 1 <= self.score_weight <= _LARGEST_WEIGHT:
             yield (
                 f"--weight: must be from 1 to {_LARGEST_WEIGHT} with prioritize, got {self.weight}; "
                 "to go without scores name the other verbs by --verb"
@@ -180,6 +191,8 @@ class Request:
         for option, file in files.items():
             if file and not PurePosixPath(file).is_absolute():
                 yield f"{option}: {file!r} must be absolute, as it is on the machine of kube-scheduler"
+            elif file.endswith("/"):
+                yield f"{option}: {file!r} is a directory; name the file in it"
         try:
             nanoseconds = parse_duration(self.http_timeout)
         except ValueError as error:

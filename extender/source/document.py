@@ -23,7 +23,10 @@ def read_document(file: str, kind: str) -> tuple[dict[str, Any], Dialect]:
     Raises:
         ConfigurationError: it cannot be read, is of another kind, or has keys and values that kube-scheduler refuses.
     """
-    source = read_source(Path(file))
+    try:
+        source = read_source(Path(file))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"algorithmSource.{_KEYS[kind]}: {error}") from error
     tree = source.tree
     if not isinstance(tree, dict):
         raise ConfigurationError(f"{file}: must hold one {kind} object")

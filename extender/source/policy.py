@@ -104,7 +104,7 @@ def read_policy(file: str) -> SourcedProfile:
     """
     tree, _ = read_document(file, POLICY)
     try:
-        policy = _Policy.model_validate(tree)
+        policy = _Policy.read(tree)
     except ValidationError as error:
         raise ConfigurationError(f"{file}: {line}" for line in explain(error)) from None
     if policy.extenders:

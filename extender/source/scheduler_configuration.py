@@ -83,7 +83,7 @@ def read_scheduler_configuration(file: str) -> list[SourcedProfile]:
     """
     tree, dialect = read_document(file, CONFIGURATION)
     try:
-        profiles = _Profiles.model_validate({"profiles": tree.get("profiles") or [{}]}).profiles
+        profiles = _Profiles.read({"profiles": tree.get("profiles") or [{}]}).profiles
     except ValidationError as error:
         raise ConfigurationError(f"{file}: {line}" for line in explain(error)) from None
     names = [profile.scheduler_name or DEFAULT_SCHEDULER for profile in profiles]

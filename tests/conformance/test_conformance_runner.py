@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from algorithms.node_resources_fit import NodeResourcesFit
 from algorithms.node_unschedulable import NodeUnschedulable
+from extender.__main__ import main
 from extender.cli.conformance import conformance
+from extender.errors import ConfigurationError
 from extender.framework import SKIP, Predicate, Priority
 from extender.framework.preemption import NO_VICTIMS
 from extender.testing.conformance import EVERY_NODE, compare
@@ -209,6 +211,65 @@ def invoke(tmp_path):
         return CliRunner().invoke(app, [str(path), *options])
 
     return run
+
+
+LINE = f"{json.dumps(CASE)}\n".encode()
+
+
+def without(key):
+    return json.dumps({name: value for name, value in CASE.items() if name != key}).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        pytest.param("c.jsonl", b"", "has no cases; give a file with one JSON object a line", id="an empty file"),
+        pytest.param("c.jsonl", b"\n\n", "has no cases; give a file with one JSON object a line", id="empty lines"),
+        pytest.param("c.jsonl.gz", gzip.compress(b""), "has no cases", id="nothing, compressed"),
+        pytest.param("c.jsonl", LINE + b"{\n", "line 2: is not a case in JSON: Input data was truncated", id="no JSON"),
+        pytest.param("c.jsonl", b'{"a": "\xff"}', "line 1: is not a case in JSON: Invalid UTF-8", id="no UTF-8"),
+        pytest.param("c.jsonl", b"[]", "line 1: is not a case in JSON: Expected `object`, got `array`", id="a list"),
+        pytest.param("c.jsonl", LINE + without("name"), "line 2: is not a case in JSON: Object missing", id="no name"),
+        pytest.param("c.jsonl", without("expect"), "line 1: is not a case in JSON: Object missing", id="no decision"),
+        pytest.param(
+            "c.jsonl",
+            json.dumps(altered("filter", "small", value={"reasons": []})).encode(),
+            "line 1: is not a case in JSON: Object missing required field `code`",
+            id="no code",
+        ),
+        pytest.param(
+            "c.jsonl",
+            json.dumps({**CASE, "objects": [{"kind": "Node"}]}).encode(),
+            "case example-0001: its objects cannot be used: ",
+            id="an object without a name",
+        ),
+        pytest.param("c.jsonl.gz", LINE, "line 1: cannot be read: Not a gzipped file", id="not compressed"),
+        pytest.param(
+            "c.jsonl.gz", gzip.compress(LINE)[:-200], "line 1: cannot be read: Compressed file ended", id="cut off"
+        ),
+    ],
+)
+def test_a_file_that_tells_nothing_or_is_no_file_of_cases_is_refused(
+    tmp_path, name, content, problem, capsys, monkeypatch
+):
+    path = tmp_path / name
+    path.write_bytes(content)
+    monkeypatch.setattr("sys.argv", ["scheduler-extender", "conformance", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert told.err.startswith(f"error: {path}: {problem}")
+    assert len(told.err.splitlines()) == 1
+    assert not told.out
+
+
+def test_an_algorithm_that_the_file_never_decides_on_is_refused(invoke):
+    result = invoke("--algorithm", FIT, "--algorithm", "LocalReplicas", cases=[CASE])
+    assert isinstance(result.exception, ConfigurationError)
+    assert str(result.exception).endswith(
+        ": has no decision of LocalReplicas; leave it out of --algorithm, or give a file that has"
+    )
 
 
 @pytest.mark.parametrize("name", [pytest.param("c.jsonl", id="plain"), pytest.param("c.jsonl.gz", id="compressed")])

@@ -61,10 +61,10 @@ DEFAULTS = {
         "kubeconfig": "",
         "context": "",
         "requestTimeoutSeconds": 10.0,
-        "silenceSeconds": 75.0,
+        "silenceSeconds": 55.0,
         "pageSize": 500,
     },
-    "cache": {"assumedPodSeconds": 300.0, "staleSeconds": 140.0, "errorAfterSeconds": 0.0},
+    "cache": {"assumedPodSeconds": 300.0, "staleSeconds": 110.0, "errorAfterSeconds": 0.0},
     "leaderElection": {
         "enabled": False,
         "leaseName": "kube-scheduler-extender",
@@ -131,15 +131,15 @@ def test_all_findings_come_at_once_each_with_its_path(tmp_path: Path) -> None:
     }
     assert sorted(findings(tree, tmp_path)) == [
         "apiVersion: must be 'scheduler-extender/v1', got 'v2'",
-        "cache: input should be a valid dictionary or instance of CacheSection, got []",
-        "clientConnection.pageSize: input should be a valid integer, unable to parse string as an integer, got 'many'",
-        "clientConnection.silenceSeconds: must be >= 1.0, got 0.5",
+        "cache: must be a mapping of keys to values, got []",
+        "clientConnection.pageSize: must be a whole number, got 'many'",
+        "clientConnection.silenceSeconds: must be >= 1, got 0.5",
         "log.level: must be 'debug', 'info', 'warning' or 'error', got 'loud'",
-        "profiles[0].priorities.enabled[1].name: string should have at least 1 character, got ''",
+        "profiles[0].priorities.enabled[1].name: must not be empty, got ''",
         "profiles[0].priorities.enabled[1].weight: must be >= 1, got 0",
-        "server.Port: unknown key; remove it or correct its spelling",
+        "server.Port: unknown key; write port",
         "server.keepAliveSeconds: must be > 90, because kube-scheduler reuses idle connections for 90 s",
-        "server.pathPrefixes[0]: string should match pattern '^/', got 'scheduler'",
+        "server.pathPrefixes[0]: must begin with '/', got 'scheduler'",
         "server.port: must be <= 65535, got 70000",
         "speed: unknown key; remove it or correct its spelling",
     ]
@@ -148,7 +148,7 @@ def test_all_findings_come_at_once_each_with_its_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tree", "finding"),
     [
-        ({"profiles": []}, "profiles: list should have at least 1 item after validation, not 0, got []"),
+        ({"profiles": []}, "profiles: must not be empty, got []"),
         (
             {"server": {"port": 9000}, "management": {"port": 9000}},
             "server.port and management.port must differ",
@@ -159,7 +159,7 @@ def test_all_findings_come_at_once_each_with_its_path(tmp_path: Path) -> None:
         ),
         (
             {"profiles": [{"schedulerName": ""}]},
-            "profiles[0].schedulerName: string should have at least 1 character, got ''",
+            "profiles[0].schedulerName: must not be empty, got ''",
         ),
         (
             {"algorithmSource": {"policyFile": "a", "schedulerConfigurationFile": "b"}},
@@ -193,7 +193,7 @@ def test_a_single_finding(tree: Any, finding: str, tmp_path: Path) -> None:
         ("just text", "must hold one ExtenderConfiguration object"),
         ("", "is empty; write {} where nothing is to be set"),
         ("# nothing but words\n", "is empty; write {} where nothing is to be set"),
-        ("a: 1\n---\nb: 2\n", "is not YAML: "),
+        ("a: 1\n---\nb: 2\n", "holds more than one document; leave one, and no --- after it"),
     ],
     ids=repr,
 )
@@ -261,6 +261,6 @@ def test_findings_in_flags_and_environment_say_where_they_are_from(tmp_path: Pat
     )
     assert found[3].startswith("--set server.host: is not YAML: ")
     assert sorted(found[4:]) == [
+        "SCHEDULER_EXTENDER_SPEED: speed: unknown key; remove it or correct its spelling",
         "log.level: must be 'debug', 'info', 'warning' or 'error', got 'loud'",
-        "speed: unknown key; remove it or correct its spelling",
     ]

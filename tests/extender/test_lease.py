@@ -417,7 +417,7 @@ def test_the_namespace_is_that_of_the_service_account(tmp_path: Path) -> None:
 def test_times_that_could_make_two_leaders_are_refused(settings: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(problem)) as caught:
         load_configuration(environment={}, settings=[f"leaderElection.{setting}" for setting in settings])
-    assert str(caught.value).startswith("leaderElection")
+    assert str(caught.value).startswith("--set leaderElection")
 
 
 def test_the_defaults_of_the_class_are_those_of_the_configuration() -> None:

@@ -11,7 +11,7 @@ import pytest
 from extender.errors import ConfigurationError
 from extender.framework import NodeInfo, NodePredicate, NodePriority, PendingPod, Predicate
 from extender.framework.algorithm import Algorithm
-from extender.framework.loader import load, load_all, module_name
+from extender.framework.loader import in_tree_names, load, load_all, module_name
 from extender.framework.registry import Registry, nearest
 from tests.extender.specimen import PATH, Graded, Picky
 
@@ -36,6 +36,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "sound_one.py").write_text(GOOD.format(name="SoundOne"))
     (folder / "sound_two.py").write_text(GOOD.format(name="SoundTwo") + "    mandatory = True\n")
     (folder / "broken_one.py").write_text("raise RuntimeError('no licence')")
+    (folder / "broken_two.py").write_text(GOOD.format(name="BrokenTwo") + "raise RuntimeError('no licence')")
+    (folder / "xy_limits.py").write_text(GOOD.format(name="XYLimits"))
     (folder / "wrong_syntax.py").write_text("def f(:")
     (folder / "misnamed.py").write_text(GOOD.format(name="OtherName"))
     (folder / "thing.py").write_text("class Thing: ...\nvalue = 5\n")
@@ -77,9 +79,9 @@ def test_a_broken_module_does_no_harm_unless_it_is_enabled(package: Path) -> Non
     load("SoundTwo", registry, "sundry")
     assert "sundry.broken_one" not in sys.modules
     failures = load_all(registry, "sundry")
-    assert sorted(failures) == ["broken_one", "wrong_syntax"]
+    assert sorted(failures) == ["broken_one", "broken_two", "wrong_syntax"]
     assert str(failures["broken_one"]) == "module 'sundry.broken_one' failed to load: RuntimeError: no licence"
-    assert sorted(registry.predicates) == ["OtherName", "SoundOne", "SoundTwo"]
+    assert sorted(registry.predicates) == ["OtherName", "SoundOne", "SoundTwo", "XYLimits"]
     assert list(registry.mandatory) == ["SoundTwo"]
 
 
@@ -99,6 +101,9 @@ FAILURES = {
     "Misnamed": "no algorithm named 'Misnamed'",
     "SoundThree": "no algorithm named 'SoundThree'; did you mean 'Sound",
     "SOUNDONE": "no algorithm named 'SOUNDONE'; did you mean 'SoundOne'?",
+    "XYLimit": "no algorithm named 'XYLimit'; did you mean 'XYLimits'?",
+    "Brokne": "no algorithm named 'Brokne'; did you mean 'BrokenTwo'?",
+    "zzz": "no algorithm named 'zzz'; known are BrokenTwo, SoundOne, SoundTwo, XYLimits",
 }
 
 
@@ -192,6 +197,18 @@ def test_the_nearest_name_is_suggested_whatever_its_casing() -> None:
     assert nearest("nodename", ["NodeName", "NodePorts"]) == "; did you mean 'NodeName'?"
     assert nearest("zzz", ["b", "a"]) == "; known are a, b"
     assert nearest("zzz", []) == "; none are known"
+
+
+def test_a_name_is_suggested_without_an_import(package: Path) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'BrokenTwo'"):
+        load("BrokenTow", Registry(), "sundry")
+    assert not [name for name in sys.modules if name.startswith("sundry.")]
+
+
+def test_every_algorithm_that_comes_with_the_service_is_known_by_its_name() -> None:
+    registry = Registry()
+    load_all(registry)
+    assert {*registry.predicates, *registry.priorities} == set(in_tree_names())
 
 
 def test_every_algorithm_that_comes_with_the_service_loads() -> None:

@@ -309,9 +309,7 @@ def test_findings_say_where_in_the_file_they_are(policy: dict[str, Any], expecte
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "is empty"),
         ("[1]", "must hold one Policy object"),
-        ("{", "is neither YAML nor JSON"),
         ("kind: Pod\napiVersion: v1\n", "kind: must be Policy, got 'Pod'"),
         ("kind: Policy\napiVersion: v2\n", "apiVersion: must be one of v1, got 'v2'"),
         ("kind: ConfigMap\napiVersion: v1\n", "kind: is a ConfigMap; save the text below its data"),
@@ -319,9 +317,12 @@ def test_findings_say_where_in_the_file_they_are(policy: dict[str, Any], expecte
             "kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1\n",
             "kind: is a KubeSchedulerConfiguration; name the file as algorithmSource.schedulerConfigurationFile",
         ),
-        ("kind: Policy\napiVersion: v1\nkind: Policy\n", "the key kind in line 3 stands there already"),
+        (
+            "kind: Policy\napiVersion: v1\nkind: Policy\n",
+            "kind: stands in line 1 and again in line 3: kube-scheduler does not start",
+        ),
     ],
-    ids=["empty", "a list", "torn", "another kind", "another version", "a ConfigMap", "a configuration", "twice"],
+    ids=["a list", "another kind", "another version", "a ConfigMap", "a configuration", "twice"],
 )
 def test_a_file_that_is_no_policy_is_told_apart(text: str, part: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
@@ -332,7 +333,23 @@ def test_a_file_that_is_no_policy_is_told_apart(text: str, part: str, tmp_path: 
     assert refusal.value.problems[0].startswith(f"{file}: {part}")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    source = {"algorithmSource": {"policyFile": str(tmp_path / "absent")}}
-    with pytest.raises(ConfigurationError, match="absent: cannot be read: No such file or directory"):
+@pytest.mark.parametrize("key", ["policyFile", "schedulerConfigurationFile"])
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("", "is empty"),
+        ("{", "is neither YAML nor JSON: line 1, column 2"),
+    ],
+    ids=["absent", "empty", "torn"],
+)
+def test_a_file_that_cannot_be_read_is_named_with_its_key(
+    key: str, text: str | None, part: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    if text is not None:
+        file.write_text(text)
+    source = {"algorithmSource": {key: str(file)}}
+    with pytest.raises(ConfigurationError) as refusal:
         bind_profiles(Registry(), Mirror(), ExtenderConfiguration.model_validate(source))
+    assert str(refusal.value).startswith(f"algorithmSource.{key}: {file}: {part}")

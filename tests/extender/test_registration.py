@@ -184,6 +184,12 @@ def test_what_certificates_and_managed_resources_mean_is_explained() -> None:
         (Request(URL, verbs=("score",)), "--verb: 'score': is not served; the verbs are filter, prioritize"),
         (Request(URL, verbs=("bind", "bind")), "--verb: bind is named 2 times; name it once; only one extender may"),
         (Request(URL, verbs=()), "--verb: name at least one"),
+        (
+            Request(URL, verbs=("filter",), weight=3),
+            "--weight: is that of scores, which are not asked for; leave it out, or add --verb prioritize",
+        ),
+        (Request(URL, kubernetes="1.5"), "--kubernetes: 1.5 is older than 1.17, the oldest that is written for"),
+        (Request(URL, config_file="/etc/"), "--config-file: '/etc/' is a directory; name the file in it"),
         (Request(URL, weight=0), "--weight: must be from 1 to 1000000 with prioritize, got 0"),
         (Request(URL, managed_resources=("cpu",)), "--managed-resource: 'cpu' is no extended resource"),
         (Request(URL, managed_resources=("a.b/c", "a.b/c")), "--managed-resource: a.b/c is named 2 times"),
@@ -223,14 +229,14 @@ def test_all_refusals_come_at_once() -> None:
         kubernetes=st.sampled_from(["", "1.18", "1.22", "1.36"]),
         api_version=st.sampled_from(["", "v1", "v1beta2", "policy"]),
         verbs=st.lists(st.sampled_from([*VERBS, "/filter"]), max_size=4).map(tuple),
-        weight=st.sampled_from([-1, 0, 1, 10**6, 10**7]),
+        weight=st.sampled_from([None, -1, 0, 1, 10**6, 10**7]),
         managed_resources=st.lists(st.sampled_from(["a.b/c", "a.b/d=ignored", "cpu", ""]), max_size=2).map(tuple),
         ignorable=st.booleans(),
         http_timeout=st.sampled_from(["5s", "500ms", "1h", "0", "-1s", "5"]),
         tls=st.sampled_from([TlsSettings(), AUTHORITY, PAIR, TlsSettings(insecure=True)]),
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_is_not_refused_kube_scheduler_takes(request_: Request) -> None:
     try:
         request_.checked()
@@ -333,6 +339,22 @@ def test_files_read_at_start_are_mounted_one_by_one_and_rotated_ones_with_their_
     assert PAIR.ca_file not in mounts
 
 
+@pytest.mark.parametrize("file", ["/client.crt", "//client.crt", "/./client.crt", "/pki/../client.crt"])
+def test_a_client_certificate_in_the_root_of_the_machine_cannot_be_mounted(file: str) -> None:
+    tls = TlsSettings(ca_file="/pki/ca.crt", cert_file=file, key_file="/pki/client.key")
+    with pytest.raises(ConfigurationError) as refusal:
+        patch(Request(HTTPS, tls=tls).checked())
+    assert refusal.value.problems == (
+        f"--cert-file: {file}: its directory, the root of the machine, cannot be mounted into the static pod; "
+        "put the file into one of its own, such as /etc/kubernetes/scheduler-extender",
+    )
+
+
+def test_an_authority_in_the_root_of_the_machine_is_mounted_by_itself() -> None:
+    _, mounts = patched(Request(HTTPS, tls=TlsSettings(ca_file="/ca.crt")))
+    assert mounts["/ca.crt"] == "File"
+
+
 # --- durations and YAML ----------------------------------------------------------------------------------------------
 
 
@@ -370,7 +392,6 @@ TREE = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dicti
 
 
 @given(st.dictionaries(TEXT.filter(bool), TREE, max_size=4), TEXT)
-@settings(deadline=None)
 def test_comments_change_nothing_about_a_tree(tree: dict[str, Any], comment: str) -> None:
     paths = ["", *tree, *(f"{key}[0]" for key in tree)]
     assert (yaml.safe_load(render(tree, dict.fromkeys(paths, comment))) or {}) == tree

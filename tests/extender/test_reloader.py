@@ -87,9 +87,10 @@ def test_a_source_knows_the_files_that_the_configuration_names(tmp_path: Path) -
     file, policy = tmp_path / "extender.yaml", tmp_path / "policy.yaml"
     file.write_text(f"algorithmSource: {{policyFile: {policy}}}")
     source = ConfigurationSource(file, environment={})
-    source.load()
+    with pytest.raises(ConfigurationError, match=r"algorithmSource\.policyFile: .*policy\.yaml: cannot be read"):
+        source.load()
     assert not source.has_changed()
-    policy.write_text("kind: Policy")
+    policy.write_text("{kind: Policy, apiVersion: v1}")
     assert source.has_changed()
     source.load()
     file.write_text("{}")
@@ -102,6 +103,35 @@ def test_a_source_without_a_file_never_changes() -> None:
     source = ConfigurationSource(None, environment={})
     assert source.load() == ExtenderConfiguration()
     assert not source.has_changed()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("server: {}\nreload: {}\nserver: {}", "server: stands in line 1 and again in line 3; keep one of them"),
+        ("server: {path_prefixes: [/a]}", "server.path_prefixes: unknown key; write pathPrefixes"),
+        ("server: {port: true}", "server.port: must be a whole number, got true"),
+        ("cache: {staleSeconds: 20}", "cache.staleSeconds: must be > clientConnection.silenceSeconds (75)"),
+        ("profiles: [{predicates: {enabled: [NodeName]}}]", 'enabled[0]: must be a mapping; write {name: "NodeName"}'),
+        ("profiles: [{predicates: {enabled: [{name: EBSLimit}]}}]", "did you mean 'EBSLimits'?"),
+        ("server: {tls: {certFile: /absent, keyFile: /absent}}", "server.tls.certFile: /absent: cannot be read: "),
+        ("algorithmSource: {policyFile: /absent}", "algorithmSource.policyFile: /absent: cannot be read: "),
+    ],
+    ids=lambda value: value.partition(":")[0],
+)
+async def test_what_is_refused_at_the_start_is_refused_later_and_the_last_good_one_stays(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "extender.yaml"
+    source = ConfigurationSource(file, environment={})
+    adopted: list[ExtenderConfiguration] = []
+    reloader = Reloader(configuration(), {}, Mirror(), Informers(print, []), lambda wanted, _: adopted.append(wanted))  # type: ignore[arg-type]
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as refusal:
+        await reloader.apply(source.load)
+    assert problem in str(refusal.value)
+    assert reloader.problem.startswith(refusal.value.problems[0])
+    assert (reloader.generation, adopted) == (1, [])
 
 
 # --- when ------------------------------------------------------------------------------------------------------------

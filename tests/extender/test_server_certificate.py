@@ -111,7 +111,7 @@ def test_settings_that_do_not_fit_together_are_refused(setting: str, path: str, 
     with pytest.raises(ConfigurationError) as caught:
         load_configuration(environment={}, settings=[setting])
     (problem,) = caught.value.problems
-    assert problem.startswith(f"{path}: {text}")
+    assert problem.startswith(f"--set {path}: {text}")
 
 
 @pytest.mark.parametrize("value", ["1.3", '"1.3"'], ids=["a number", "a text"])

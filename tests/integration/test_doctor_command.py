@@ -222,7 +222,10 @@ def test_the_script_ends_with_2_for_what_it_cannot_read() -> None:
             "error: extenders: unknown key",
         ),
         (["register", "--url", "http://h?x"], "error: --url: what follows ? or #"),
-        (["register", "--url", "http://h", "--add-to", "/no/such/file"], "error: /no/such/file: cannot be read"),
+        (
+            ["register", "--url", "http://h", "--add-to", "/no/such/file"],
+            "error: --add-to: /no/such/file: cannot be read",
+        ),
         (["register", "--url", "http://h", "--directory", "/proc/x"], "error: --directory: /proc/x: cannot be written"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

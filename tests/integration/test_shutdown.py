@@ -23,6 +23,19 @@ BODY = json.dumps({"Pod": make_pod("p"), "NodeNames": ["n1"]}).encode()
 HEAD = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY)
 
 
+WRONG_IN_EVERY_WAY = """
+log: {level: loud}
+server: {tls: {certFile: /absent/cert, keyFile: /absent/key}}
+management: {port: 8888}
+profiles:
+- predicates:
+    enabled:
+    - {name: EBSLimit}
+    - {name: NodeResourcesFit, args: {nope: 1}}
+    - {name: NodeName, mode: shade}
+"""
+
+
 @pytest.fixture
 def process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Process]:
     """A service over a cluster of one node that is ready; the test's parameter are further settings."""
@@ -117,25 +130,87 @@ def test_an_interrupt_from_the_keyboard_does_not_wait(process: Process) -> None:
     assert process.child.wait(PATIENCE_SECONDS) == 0
 
 
-@pytest.mark.parametrize("section", ["server", "management"])
-def test_a_port_that_is_taken_is_named(tmp_path: Path, section: str) -> None:
+@pytest.mark.parametrize("sections", [("server",), ("management",), ("server", "management")], ids=" and ".join)
+def test_ports_that_are_taken_are_named(tmp_path: Path, sections: tuple[str, ...]) -> None:
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(make_node("n1")))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        ports = {"server": 0, "management": 0, section: taken.getsockname()[1]}
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in sections]
+        numbers = {name: opened.getsockname()[1] for name, opened in zip(sections, taken, strict=True)}
+        ports = {"server": 0, "management": 0, **numbers}
         settings = [f"--set={name}.{key}" for name, port in ports.items() for key in ("host=127.0.0.1", f"port={port}")]
         done = run("--cluster", str(tmp_path / "cluster.yaml"), *settings)
     assert done.returncode == 2
-    reason = f"error: {section}: cannot listen on 127.0.0.1 port {ports[section]}: Address already in use"
-    assert done.stderr.splitlines()[-1].startswith(reason)
-    assert "Traceback" not in done.stderr
+    assert [line for line in done.stderr.splitlines() if not line.startswith("{")] == [
+        f"error: {name}.port: cannot listen on 127.0.0.1 port {number}: Address already in use; "
+        "stop what listens there, or give another"
+        for name, number in numbers.items()
+    ]
+
+
+def test_the_port_of_the_embedded_cluster_that_is_taken_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(make_node("n1")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("--cluster", str(tmp_path / "cluster.yaml"), "--cluster-port", str(port))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        f"error: --cluster-port: {port}: cannot listen on 127.0.0.1: Address already in use; "
+        "stop what listens there, or give another"
+    )
+
+
+@pytest.mark.parametrize("port", ["-5", "99999"])
+def test_a_port_of_the_embedded_cluster_that_is_none_is_refused(port: str) -> None:
+    done = run("--cluster", "cluster.yaml", "--cluster-port", port)
+    assert done.returncode == 2
+    assert "Invalid value for '--cluster-port'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (
+            ("--cluster", "c.yaml", "--kubeconfig", "k", "--context", "c"),
+            [
+                "error: --kubeconfig: does not count with --cluster; leave one of them out",
+                "error: --context: does not count with --cluster; leave one of them out",
+            ],
+        ),
+        (("--cluster-port", "9"), ["error: --cluster-port: counts with --cluster only; leave it out"]),
+    ],
+    ids=["two clusters", "a port of no cluster"],
+)
+def test_options_that_would_count_for_nothing_are_refused(options: tuple[str, ...], lines: list[str]) -> None:
+    done = run(*options)
+    assert (done.returncode, done.stderr.splitlines()) == (2, lines)
+
+
+def test_all_that_is_wrong_is_told_at_once_and_before_the_api_server_is_looked_for(tmp_path: Path) -> None:
+    file = tmp_path / "extender.yaml"
+    file.write_text(WRONG_IN_EVERY_WAY)
+    done = run("--config", str(file), "--kubeconfig", "/absent/too")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: profiles[0].predicates.enabled[2].mode: must be 'enforce' or 'shadow', got 'shade'",
+        "error: log.level: must be 'debug', 'info', 'warning' or 'error', got 'loud'",
+        "error: server.port and management.port must differ",
+        "error: profiles[0].predicates.enabled[0].name: no algorithm named 'EBSLimit'; did you mean 'EBSLimits'?",
+        "error: profiles[0].predicates.enabled[1].args.nope: unknown key; remove it or correct its spelling",
+        *(
+            f"error: server.tls.{key}File: /absent/{key}: cannot be read: No such file or directory; "
+            "mount it or correct it"
+            for key in ("cert", "key")
+        ),
+    ]
 
 
 def test_a_configuration_that_cannot_be_used_is_told_line_by_line() -> None:
     done = run("--set=server.port=-1", "--set=server.speed=1")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "error: server.port: must be >= 0, got -1",
-        "error: server.speed: unknown key; remove it or correct its spelling",
+        "error: --set server.port: must be >= 0, got -1",
+        "error: --set server.speed: unknown key; remove it or correct its spelling",
     ]
 
 
