@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONFORMANCE := tests/conformance/cases.jsonl.gz
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --python-platform linux --generate-hashes --no-header --no-annotate
 
-.PHONY: help run test tools check format conformance bench e2e lock freeze-api clean
+.PHONY: help run test tools check format conformance bench e2e lock lowest freeze-api clean
 .DEFAULT_GOAL := help
 
 help: ## show this
@@ -44,11 +45,18 @@ bench: $(STAMP) ## measure; prints ratios within one run
 e2e: $(STAMP) ## try it with a real control plane: KUBE_ASSETS names a folder with etcd, kube-apiserver, kube-scheduler
 	$(BIN)/python -m pytest -m e2e tests/e2e
 
-lock: $(STAMP) ## renew the versions and hashes that the image installs
-	$(BIN)/uv pip compile --quiet --upgrade --extra otel --python-version 3.11 --python-platform linux --generate-hashes --no-header --no-annotate --output-file requirements.lock pyproject.toml
+lock: $(STAMP) ## renew the versions and hashes that the image is built with, and those that it installs
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) --output-file requirements-build.lock -
+	$(LOCK) --extra otel --output-file requirements.lock pyproject.toml
+
+lowest: $(STAMP) ## run the tests with the lowest versions that pyproject.toml allows
+	$(BIN)/uv venv --quiet --allow-existing --seed --python $(BIN)/python .lowest
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra otel --no-header --no-annotate --output-file .lowest/floors.txt pyproject.toml
+	$(BIN)/uv pip install --quiet --python .lowest/bin/python --constraint .lowest/floors.txt --editable '.[dev]'
+	.lowest/bin/python -m pytest
 
 freeze-api: $(STAMP) ## renew what is promised to authors of plug-ins, and the reference in their guide
 	PYTHONPATH=. $(BIN)/python tests/author_api.py
 
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) .lowest .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -4,12 +4,15 @@ The map, from the ground up; imports point downwards only, and a linter holds th
 
     errors       every exception, and what each verb makes of a failure    journal  what one request goes through
     model        pure data: objects as decoded, quantities, selectors, the node table and its columns
+    yaml_text    YAML, and the keys that stand in it twice
     section      sections of the configuration that name algorithms    tally  counts for metrics
+    refusal      why a value is refused    layered_tree  a file, and over it what variables and flags set
     wire         extender/v1 JSON: bytes to requests, results to bytes     config, telemetry, tracing, schema  beside it
     framework    what an algorithm is, how it is found and run; the mirror of the cluster and its caches; no I/O
     cluster      the API server: credentials, client, list and watch, lease, events, an embedded server; all the I/O
     source       profiles from the configuration, from a Policy or from a KubeSchedulerConfiguration
     verbs        filter, prioritize, preempt, bind: one module each, request bytes to reply bytes
+    trial        a configuration tried on nothing    reload  one put in the place of another
     runtime      wires the above from the configuration    health  whether the informers can be trusted
     access, protocol, tls   who may read management; limits of a connection; certificates of the ports
     debug        profiles, stacks, dumps and comparisons, for the management port

@@ -17,7 +17,7 @@ from extender.testing.lab import Lab
 ROOT = Path(__file__).parent.parent
 ALGORITHMS = in_tree_modules()
 CEILINGS = {"algorithms": 250, "extender": 400, "tests": 500, "benchmarks": 400}
-WIDE_ALGORITHMS = {"inter_pod_affinity.py": 350, "pod_topology_spread.py": 350}
+WIDE_ALGORITHMS = {"pod_topology_spread.py": 350}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 
 

@@ -96,6 +96,8 @@ def test_the_values_of_a_mode_are_valid(mode: str) -> None:
         pytest.param({"authentication": {"enabled": True}}, id="tokens in the clear"),
         pytest.param({"scheduler": {"name": "default-scheduler"}}, id="the name of the cluster's own scheduler"),
         pytest.param({"networkPolicy": {"controlPlane": ["10.0.0.1"]}}, id="an address that is no range"),
+        pytest.param({"image": {"digest": "latest"}}, id="a digest that is none"),
+        pytest.param({"extraVolumes": [{"emptyDir": {}}]}, id="a volume without a name"),
     ],
 )
 def test_values_that_cannot_work_are_refused(values: dict[str, Any]) -> None:
@@ -166,7 +168,7 @@ def test_a_mode_deploys_what_the_manifests_do(mode: str) -> None:
     ours = [item for item in render_chart("--values", str(chosen(mode))) if not _monitors(item)]
     theirs = [item for item in render(WAYS[SAME_AS[mode]]) if item["kind"] != "Namespace"]
     hashed = only(theirs, "ConfigMap")["metadata"]["name"]
-    for kind in ("Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount"):
+    for kind in ("Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "ResourceQuota"):
         assert plain(of_kind(ours, kind)) == plain(of_kind(theirs, kind), hashed)
     for kind in ("Role", "ClusterRole"):
         assert granted(ours, kind) == granted(theirs, kind)
@@ -245,13 +247,80 @@ def test_more_rights_image_labels_and_pull_secrets_are_put_where_they_belong() -
         "podLabels": {"team": "a"},
         "rbac": {"extraRules": [{"apiGroups": ["x.example"], "resources": ["racks"], "verbs": ["list", "watch"]}]},
     }
-    objects = render_chart(*(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()))
+    objects = render_chart(*_options(values))
     pod = pod_of(objects)
     assert containers(pod)["extender"]["image"] == "own:2"
     assert pod["spec"]["imagePullSecrets"] == [{"name": "pull"}]
     assert pod["metadata"]["labels"]["team"] == "a"
     assert "team" not in only(objects, "Deployment")["spec"]["selector"]["matchLabels"]
     assert {("x.example", "racks", "list"), ("x.example", "racks", "watch")} < granted(objects, "ClusterRole")
+
+
+@needs("helm")
+@pytest.mark.parametrize("mode", ["service", "ha", "sidecar"])
+def test_a_pod_may_take_longer_to_end_than_its_configuration_says(mode: str, tmp_path: Path) -> None:
+    objects = render_chart(
+        *("--set", f"mode={mode}", "--set-json", "configuration.server.drainSeconds=7.5"),
+        *("--set", "configuration.server.graceSeconds=90"),
+    )
+    server = configuration_of(objects, tmp_path).server
+    pod = pod_of(objects)
+    hook = containers(pod)["extender"].get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    assert pod["spec"]["terminationGracePeriodSeconds"] > hook + server.drain_seconds + server.grace_seconds > 97
+
+
+@needs("helm")
+@pytest.mark.parametrize("mode", ["service", "sidecar"])
+def test_policies_and_modules_are_mounted_where_the_service_looks_for_them(mode: str, tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "extraVolumes": [{"name": "policy", "configMap": {"name": "policy"}}],
+        "extraVolumeMounts": [{"name": "policy", "mountPath": "/etc/policy", "readOnly": True}],
+        "extraEnv": [{"name": "PYTHONPATH", "value": "/etc/rules"}],
+        "configuration": {"algorithmSource": {"policyFile": "/etc/policy/policy.json"}},
+    }
+    objects = render_chart("--set", f"mode={mode}", *_options(values))
+    assert configuration_of(objects, tmp_path).algorithm_source.policy_file == "/etc/policy/policy.json"
+    pod = pod_of(objects)
+    container = containers(pod)["extender"]
+    assert values["extraVolumes"][0] in pod["spec"]["volumes"]
+    assert values["extraVolumeMounts"][0] in container["volumeMounts"]
+    assert container["env"] == values["extraEnv"]
+    kubernetes_validate.validate(only(objects, "Deployment"), KUBERNETES, strict=True)
+
+
+@needs("helm")
+def test_images_are_pinned_by_digest_and_pods_kept_where_they_are_wanted() -> None:
+    digest = f"sha256:{64 * 'a'}"
+    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["system"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    values = {
+        "image": {"repository": "own", "tag": "2", "digest": digest},
+        "scheduler": {"image": {"digest": digest}},
+        "serviceAccount": {"annotations": {"role": "a"}},
+        "affinity": affinity,
+    }
+    objects = render_chart("--set", "mode=sidecar", *_options(values))
+    pod = pod_of(objects)
+    assert {name: item["image"] for name, item in containers(pod).items()} == {
+        "extender": f"own@{digest}",
+        "kube-scheduler": f"kube-scheduler@{digest}",
+    }
+    assert pod["spec"]["affinity"] == affinity
+    assert only(objects, "ServiceAccount")["metadata"]["annotations"] == {"role": "a"}
+
+
+@needs("helm")
+def test_a_quota_speaks_of_priorities_of_the_system_and_of_no_others() -> None:
+    (expression,) = only(render_chart(), "ResourceQuota")["spec"]["scopeSelector"]["matchExpressions"]
+    assert expression["values"] == [pod_of(render_chart())["spec"]["priorityClassName"]]
+    assert of_kind(render_chart("--set", "priorityClassName=own"), "ResourceQuota") == []
+    # There it would count the pods of the system.
+    inside = helm("template", NAME, str(CHART), "--namespace", "kube-system")
+    assert of_kind(documents(inside.stdout), "ResourceQuota") == []
+
+
+def _options(values: dict[str, Any]) -> list[str]:
+    return [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
 
 
 @needs("helm")

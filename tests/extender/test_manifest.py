@@ -39,6 +39,7 @@ def default_runtime() -> Runtime:
 def test_the_base_is_these_objects_and_no_file_is_left_out() -> None:
     assert [(item["kind"], item["apiVersion"]) for item in OBJECTS] == [
         ("Namespace", "v1"),
+        ("ResourceQuota", "v1"),
         ("ServiceAccount", "v1"),
         ("ClusterRole", "rbac.authorization.k8s.io/v1"),
         ("ClusterRoleBinding", "rbac.authorization.k8s.io/v1"),
@@ -186,6 +187,9 @@ def test_kube_scheduler_waits_longer_than_the_service_works() -> None:
 # --- image -----------------------------------------------------------------------------------------------------------
 
 
+STAGES = ("builder", "runtime")
+
+
 def instructions() -> list[tuple[str, str]]:
     """Return the Dockerfile's instructions with their arguments, continued lines joined and comments left out."""
     lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.lstrip().startswith("#")]
@@ -204,11 +208,8 @@ def settings(word: str) -> dict[str, str]:
 
 
 def test_the_image_is_built_in_two_stages_from_one_python() -> None:
-    stages = [rest.split() for word, rest in instructions() if word == "FROM"]
-    (first, _, builder), (second, _, runtime) = stages
-    assert (builder, runtime) == ("builder", "runtime")
-    assert first == second
-    version = re.fullmatch(r"python:3\.(\d+)-slim", first)
+    assert [rest for word, rest in instructions() if word == "FROM"] == [f"${{PYTHON}} AS {name}" for name in STAGES]
+    version = re.fullmatch(r"PYTHON=python:3\.(\d+)-slim", last("ARG"))
     assert version is not None
     assert f"Programming Language :: Python :: 3.{version[1]}" in PROJECT["classifiers"]
 
@@ -227,7 +228,7 @@ def test_the_image_writes_nothing_outside_tmp() -> None:
 
 
 def test_the_runtime_stage_runs_and_installs_nothing() -> None:
-    start = [word for word, _ in instructions()].index("FROM", 1)
+    start = instructions().index(("FROM", "${PYTHON} AS runtime"))
     assert {word for word, _ in instructions()[start:]} == {
         *("FROM", "LABEL", "ENV", "COPY", "USER", "EXPOSE", "ENTRYPOINT", "CMD")
     }
@@ -251,7 +252,8 @@ def test_what_the_build_copies_exists_and_is_let_through() -> None:
         for source in rest.split()[:-1]
     }
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert copied == {"requirements.lock", "pyproject.toml", PROJECT["readme"], *wheel["packages"]}
+    locks = {"requirements.lock", "requirements-build.lock"}
+    assert copied == {*locks, "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], *wheel["packages"]}
     assert all((ROOT / source).exists() for source in copied)
     let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert let_through == copied

@@ -5,17 +5,30 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{/* An image by its tag, or by its digest where there is one. */}}
+{{- define "extender.image" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .image.repository .tag -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The service: a container of the pod, or in mode sidecar an init container that stays. */}}
 {{- define "extender.container" -}}
 {{- $ports := include "extender.configuration" . | fromYaml -}}
 {{- $scheme := ternary "HTTPS" "HTTP" (ne .Values.tls.secretName "") -}}
 {{- $sidecar := eq .Values.mode "sidecar" -}}
 name: extender
-image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+image: {{ include "extender.image" (dict "image" .Values.image "tag" (.Values.image.tag | default .Chart.AppVersion)) }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 args: [serve, --config, /etc/scheduler-extender/extender-configuration.yaml]
 {{- if $sidecar }}
 restartPolicy: Always
+{{- end }}
+{{- with .Values.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 ports:
   {{- if not $sidecar }}
@@ -56,7 +69,7 @@ readinessProbe:
 lifecycle:
   preStop:
     sleep:
-      seconds: 20
+      seconds: {{ include "extender.preStopSeconds" . }}
 {{- end }}
 securityContext:
   {{- include "extender.confined" . | nindent 2 }}
@@ -71,11 +84,14 @@ volumeMounts:
   {{- end }}
   - name: tmp
     mountPath: /tmp
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{- define "extender.schedulerContainer" -}}
 name: kube-scheduler
-image: {{ printf "%s:%s" .Values.scheduler.image.repository .Values.scheduler.image.tag }}
+image: {{ include "extender.image" (dict "image" .Values.scheduler.image "tag" .Values.scheduler.image.tag) }}
 imagePullPolicy: {{ .Values.scheduler.image.pullPolicy }}
 command:
   - kube-scheduler

@@ -35,3 +35,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $usual := dict "service" 1 "ha" 3 "sidecar" 2 -}}
 {{- .Values.replicas | default (get $usual .Values.mode) | int -}}
 {{- end -}}
+
+{{- define "extender.preStopSeconds" -}}
+{{- ternary 20 0 (eq .Values.mode "ha") -}}
+{{- end -}}
+
+{{/* How long a pod may take to end: what ending takes by the configuration and 5 s to spare, rounded up to half minutes. */}}
+{{- define "extender.endSeconds" -}}
+{{- $server := (include "extender.configuration" . | fromYaml).server -}}
+{{- $drain := ternary $server.drainSeconds 5 (hasKey $server "drainSeconds") -}}
+{{- $grace := ternary $server.graceSeconds 20 (hasKey $server "graceSeconds") -}}
+{{- $needed := addf $drain $grace (include "extender.preStopSeconds" .) 5 -}}
+{{- mulf (divf $needed 30 | ceil) 30 | int -}}
+{{- end -}}
