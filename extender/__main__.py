@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -23,8 +25,18 @@ app.command()(algorithms)
 app.command()(new_algorithm)
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"scheduler-extender {version('kube-scheduler-extender')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _about() -> None:
+def _about(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Serve placement rules in Python to kube-scheduler, and try them without a cluster."""
 
 

@@ -109,7 +109,8 @@ class Guard:
         denial = None
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             authorization = Headers(scope=scope).get("authorization", "")
-            denial = await self._reviewer.review(authorization, scope["method"].lower(), scope["path"])
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]  # less than what may be had anyway
+            denial = await self._reviewer.review(authorization, method.lower(), scope["path"])
         if denial is None:
             await self._app(scope, receive, send)
             return

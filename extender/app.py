@@ -89,7 +89,6 @@ def create_app(runtime: Runtime) -> ASGIApp:
             methods=["POST"],
             summary=schema.VERBS[verb].summary,
             description=f"A failure is told by {DISCIPLINE[verb].channel.value}; then {DISCIPLINE[verb].consequence}.",
-            openapi_extra=schema.operation(verb),
             response_class=Response,
             operation_id=verb,
         )
@@ -114,7 +113,7 @@ class _Endpoint:
     async def __call__(self, request: Request) -> Response:
         arrived = monotonic()
         entry = journal.open_entry(self._verb, _identity(request))
-        start, result, headers = perf_counter(), "ok", {"X-Request-Id": entry.identity}
+        complete, result, headers = 0.0, "ok", {"X-Request-Id": entry.identity}
         problem: Exception | None = None
         self._in_flight.inc()
         try:
@@ -122,15 +121,15 @@ class _Endpoint:
             body = await read_body(request, self._limits)
             entry.body_bytes = len(body)
             entry.enter("decode")
-            start = perf_counter()
+            complete = perf_counter()
             reply, status = await self._answer(body, arrived + self._limits.deadline_seconds), 200
         except ClientDisconnect:
             reply, status, result = b"", _CLIENT_CLOSED, "ClientDisconnect"
         except ExtenderError as error:
             problem, result = error, type(error).__name__
             reply, status = _failure(self._verb, error), reply_status(self._verb, error)
-            if isinstance(error, BodyTimeout):
-                headers["Connection"] = "close"
+            if isinstance(error, BodyTimeout) or (isinstance(error, BodyTooLarge) and _header(request, b"expect")):
+                headers["Connection"] = "close"  # the rest of the body will not come
         except Exception as error:
             problem, result = error, "InternalError"
             wrapped = ExtenderError(f"internal error: {type(error).__name__}; the log of the extender says more")
@@ -138,7 +137,7 @@ class _Endpoint:
         finally:
             self._in_flight.dec()
         entry.close()
-        self._metrics.verb(self._verb, result, perf_counter() - start, entry.body_bytes)
+        self._metrics.verb(self._verb, result, perf_counter() - complete if complete else None, entry.body_bytes)
         self._conclude(entry, result, problem, request)
         return Response(reply, status, headers, JSON)
 
@@ -167,19 +166,31 @@ class _Endpoint:
 
 def _identity(request: Request) -> str:
     """Return the id of a request: what its caller calls it, or a number that no other run of the service uses."""
-    given = request.headers.get("x-request-id", "")
+    given = _header(request, b"x-request-id").decode("latin-1")
     return given if _PLAIN_ID.fullmatch(given) else f"{_RUN}-{next(_numbers)}"
+
+
+def _header(request: Request, name: bytes) -> bytes:
+    """Return a header, empty where it was not sent; one look costs less than a mapping of all of them."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
 
 
 async def read_body(request: Request, limits: ServerSection) -> bytes:
     """Return the whole body of a request.
 
-    One over the cap is read to its end, so that the sender gets to see the answer, but not kept.
+    One that is said to be over the cap is refused at once; its connection reads on, so that the sender gets to see the
+    answer. One that turns out to be is read to its end, for the same reason, but not kept.
 
     Raises:
         BodyTooLarge: it is over ``limits.max_body_bytes``.
         BodyTimeout: it took longer than ``limits.body_timeout_seconds``.
     """
+    declared = int(_header(request, b"content-length") or 0)
+    if declared > limits.max_body_bytes:
+        raise _too_large(declared, limits)
     chunks: list[bytes] = []
     size = 0
     try:
@@ -194,11 +205,15 @@ async def read_body(request: Request, limits: ServerSection) -> bytes:
             "mind the network, or raise server.bodyTimeoutSeconds"
         ) from None
     if size > limits.max_body_bytes:
-        raise BodyTooLarge(
-            f"the body has {size} bytes, over the cap of {limits.max_body_bytes}; "
-            "use nodeCacheCapable: true, or raise server.maxBodyBytes"
-        )
+        raise _too_large(size, limits)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(size: int, limits: ServerSection) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"the body has {size} bytes, over the cap of {limits.max_body_bytes}; "
+        "use nodeCacheCapable: true, or raise server.maxBodyBytes"
+    )
 
 
 def _failure(verb: str, error: ExtenderError) -> bytes:
@@ -210,7 +225,7 @@ def _failure(verb: str, error: ExtenderError) -> bytes:
 async def _explain(request: Request, error: Exception) -> Response:
     """Answer a request that no route takes, in words."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
-    path, known = request.url.path, ", ".join(f"/{verb}" for verb in VERBS)
+    path, known = _asked_path(request), ", ".join(f"/{verb}" for verb in VERBS)
     text = {
         404: f"nothing is served at {path}; the verbs are {known}: check urlPrefix and the verbs of the extender",
         405: f"{path} takes POST, got {request.method}",
@@ -218,13 +233,21 @@ async def _explain(request: Request, error: Exception) -> Response:
     return Response(wire.encode_bind(text), error.status_code, error.headers, JSON)
 
 
+def _asked_path(request: Request) -> str:
+    """Return the path as it was asked for, before anything was folded."""
+    path: bytes = request.scope["raw_path"]
+    return path.decode("latin-1")
+
+
 def _document(app: FastAPI) -> None:
-    """Have the OpenAPI document name the wire types."""
+    """Have the OpenAPI document name the wire types, with examples that keep their nulls: FastAPI would drop them."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
         document.setdefault("components", {}).setdefault("schemas", {}).update(schema.components())
+        for verb in VERBS:
+            document["paths"][f"/{verb}"]["post"].update(schema.operation(verb))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way of extending the document
@@ -261,6 +284,8 @@ class NormalizedPath:
 
 # --- management ------------------------------------------------------------------------------------------------------
 
+_READING = ["GET", "HEAD"]
+
 
 def create_management_app(runtime: Runtime) -> ASGIApp:
     """Return the application of the management port; it may run on another thread than the verbs.
@@ -268,6 +293,12 @@ def create_management_app(runtime: Runtime) -> ASGIApp:
     To be called on the event loop of the verbs, which the client of the API server belongs to.
     """
     app = FastAPI(title="kube-scheduler-extender management", docs_url=None, redoc_url=None, openapi_url=None)
+    with_debug = runtime.configuration.management.debug
+
+    async def explain(request: Request, error: Exception) -> Response:
+        return _explain_management(request, error, with_debug)
+
+    app.add_exception_handler(HTTPException, explain)
 
     async def metrics() -> Response:
         return Response(runtime.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -279,18 +310,31 @@ def create_management_app(runtime: Runtime) -> ASGIApp:
         return _report("readyz", runtime.readiness, request)
 
     for path, endpoint in (("/metrics", metrics), ("/livez", livez), ("/healthz", livez), ("/readyz", readyz)):
-        app.add_api_route(path, endpoint, methods=["GET"], response_class=Response)
-    if runtime.configuration.management.debug:
+        app.add_api_route(path, endpoint, methods=_READING, response_class=Response)
+    if with_debug:
         pages = DebugPages(runtime)
 
-        async def debug(request: Request, path: str) -> Response:
+        async def debug(request: Request, path: str = "") -> Response:
             answer = await pages.answer(path, request.query_params)
             return Response(answer.body, answer.status, media_type=answer.media_type)
 
-        app.add_api_route("/debug/{path:path}", debug, methods=["GET"], response_class=Response)
+        for place in ("/debug", "/debug/{path:path}"):
+            app.add_api_route(place, debug, methods=_READING, response_class=Response)
+    guarded: ASGIApp = app
     if runtime.configuration.management.authentication.enabled:
-        return Guard(app, AccessReviewer(runtime.client, asyncio.get_running_loop()))
-    return app
+        guarded = Guard(app, AccessReviewer(runtime.client, asyncio.get_running_loop()))
+    return NormalizedPath(guarded, (), {})
+
+
+def _explain_management(request: Request, error: Exception, with_debug: bool) -> Response:
+    """Answer a request that no route of the management port takes, in words."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    path, further = _asked_path(request), "and /debug" if with_debug else "and with management.debug: true /debug"
+    text = {
+        404: f"nothing is served at {path}; there are /livez, /readyz, /healthz, /metrics {further}",
+        405: f"{path} takes GET and HEAD, got {request.method}",
+    }.get(error.status_code, str(error.detail))
+    return Response(f"{text}\n", error.status_code, error.headers, media_type="text/plain")
 
 
 def _report(name: str, checks: Checks, request: Request) -> Response:

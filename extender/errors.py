@@ -12,6 +12,8 @@
     ├── NotLeaderError          another replica is to do this                         (503)
     ├── DeadlineExceeded        the answer would come after kube-scheduler hung up    (504)
     ├── AlgorithmError          an algorithm failed; names it                         (500)
+    ├── AnswerError             an algorithm answered what it must not                (500)
+    ├── CacheError              a cache failed; names it                              (500)
     ├── BindError               the pod was not bound; says why                       (500)
     ├── QuantityError           a quantity that Kubernetes would refuse               (400)
     ├── SelectorError           a selector that Kubernetes would refuse               (400)
@@ -27,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class ExtenderError(Exception):
@@ -93,6 +96,17 @@ class AlgorithmError(ExtenderError):
         super().__init__(f"{algorithm}: {message}")
 
 
+class AnswerError(ExtenderError):
+    """What an algorithm returned is no answer; who runs it tells whose it is."""
+
+
+class CacheError(ExtenderError):
+    """A cache raised, so that nobody knows its state; ``__cause__`` is what it raised."""
+
+    def __init__(self, cache: str, message: str) -> None:
+        super().__init__(f"cache {cache}: {message}")
+
+
 class BindError(ExtenderError):
     """The pod was not bound; the message is what the operator reads in the pod's events."""
 
@@ -132,6 +146,10 @@ class ApiUnreachable(ClusterError):
     def __init__(self, message: str, *, maybe_done: bool = False) -> None:
         self.maybe_done = maybe_done
         super().__init__(message)
+
+
+FAULTS: Final = (Exception, SystemExit)
+"""What code from outside may raise without ending the service; an interrupt and a cancellation are not its own."""
 
 
 class Channel(Enum):

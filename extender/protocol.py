@@ -2,7 +2,7 @@
 
 Limits: how many connections there are, how long the head of a request is, and how long a request takes to arrive. A
 connection that has sent nothing yet counts as idle, however new it is: Go opens some in reserve, and loses the request
-it sends on one that is being closed.
+it sends on one that is being closed. Offers of another protocol are ignored, as they may be, and the request is served.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
+import httptools
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -22,6 +23,13 @@ _log = logging.getLogger(__name__)
 
 _NAME_KINDS: Final = ("DNS", "URI")
 _LOG_EVERY_SECONDS: Final = 1.0
+_LONGEST_NAME: Final = 64
+_TLS_HANDSHAKE: Final = b"\x16"
+"""The first byte of what TLS begins with."""
+_PREFACE: Final = "Pause on PRI/Upgrade"
+"""What the parser says of the preface of HTTP/2."""
+_OFFERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings"))
+"""Headers that offer another protocol."""
 
 
 @dataclass
@@ -35,13 +43,14 @@ class Limits:
     closed: Callable[[str], None]
     _logged_at: dict[str, float] = field(default_factory=dict)
 
-    def note(self, reason: str, client: tuple[str, int] | None) -> None:
+    def note(self, reason: str, client: tuple[str, int] | None, problem: str = "") -> None:
         """Count a connection that is closed, and log it unless that was done for the same reason just now."""
         self.closed(reason)
         now = monotonic()
         if now - self._logged_at.get(reason, -_LOG_EVERY_SECONDS) >= _LOG_EVERY_SECONDS:
             self._logged_at[reason] = now
-            _log.warning("connection closed", extra={"reason": reason, "client": client and ":".join(map(str, client))})
+            fields = {"reason": reason, "client": client and ":".join(map(str, client))}
+            _log.warning("connection closed", extra=fields | ({"problem": problem} if problem else {}))
 
 
 class _HeadTooLong(Exception):
@@ -87,14 +96,46 @@ class LimitedProtocol(HttpToolsProtocol):
         """Take in what has come, as long as the connection is not being closed."""
         if self.transport.is_closing():
             return
+        self._unset_keepalive_if_required()
         self._held_bytes += len(data)
-        super().data_received(data)
+        self._parse(data)
         if self.transport.is_closing():
             return
         if self._held_bytes > self._limits.header_bytes:
             self._refuse_head()
         elif self._is_between and (self._has_begun or self._held_bytes):
             self._arm(self._limits.header_seconds, "header_timeout")
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._ignore_offer(data[offer.args[0] :])
+        except httptools.HttpParserError as error:
+            if self._is_too_long:
+                self._refuse_head()
+            else:
+                self._refuse(400, "malformed_request", self._explain(data, error))
+
+    def _ignore_offer(self, rest: bytes) -> None:
+        """Have the request that offers another protocol parsed anew without its offer: the parser left its body out."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":
+            self._refuse(400, "malformed_request", "CONNECT was sent, but this is no proxy: look at HTTP_PROXY")
+            return
+        head = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        head += [b"%b: %b" % header for header in self.headers if header[0] not in _OFFERS]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self._parse(b"\r\n".join((*head, b"", rest)))
+
+    def _explain(self, data: bytes, error: Exception) -> str:
+        """Return what is wrong with a request that the parser does not take."""
+        if self._is_between and data.startswith(_TLS_HANDSHAKE):
+            return "TLS was sent to a port without it: call it by http://, or give it certificates (server.tls)"
+        if str(error) == _PREFACE:
+            return "HTTP/2 was sent, which is not served: use HTTP/1.1"
+        return f"this is no request of HTTP/1.1: {error.__context__ or error}"
 
     # --- the request -------------------------------------------------------------------------------------------------
 
@@ -111,6 +152,8 @@ class LimitedProtocol(HttpToolsProtocol):
         if length > self._limits.header_bytes:
             self._is_too_long = True
             raise _HeadTooLong
+        if self.parser.should_upgrade():
+            return
         self._held_bytes = 0
         self._is_between = self._has_begun = False
         self._disarm()
@@ -123,6 +166,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End the request; one that was answered before it was all there leaves the connection idle only now."""
+        if self.parser.should_upgrade():
+            return
         self._held_bytes = 0
         self._is_between = True
         self._disarm()
@@ -138,20 +183,24 @@ class LimitedProtocol(HttpToolsProtocol):
 
     # --- closing -----------------------------------------------------------------------------------------------------
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what the parser does not take."""
-        if self._is_too_long:
-            self._refuse_head()
-        else:
-            self._refuse(400, "malformed_request", msg)
-
     def _refuse_head(self) -> None:
-        text = f"the head of the request is over {self._limits.header_bytes} bytes: raise server.maxHeaderBytes"
+        limit = self._limits.header_bytes
+        text = f"the head of the request is over {limit} bytes{self._longest_part()}: raise server.maxHeaderBytes"
         self._refuse(431, "header_too_long", text)
+
+    def _longest_part(self) -> str:
+        """Return which part of a head that is too long makes most of it, as far as that is known."""
+        if not self._has_begun:
+            return ""
+        parts = [(len(self.url), "the path")]
+        for name, value in self.headers:
+            parts.append((len(name) + len(value), f"the header {name[:_LONGEST_NAME].decode('latin-1')}"))
+        length, part = max(parts)
+        return f", {part} alone {length}" if 2 * length > self._limits.header_bytes else ""
 
     def _refuse(self, status: int, reason: str, text: str) -> None:
         """Answer in the protocol's place and close."""
-        self._limits.note(reason, self.client)
+        self._limits.note(reason, self.client, text)
         body = json.dumps({"Error": text}).encode()
         head = (
             STATUS_LINE[status],

@@ -5,15 +5,34 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
+from extender.errors import (
+    DISCIPLINE,
+    AlgorithmError,
+    BodyTimeout,
+    BodyTooLarge,
+    Channel,
+    DeadlineExceeded,
+    ExtenderError,
+    NotReadyError,
+    RequestError,
+    SubjectNotAllowed,
+)
 from extender.model import object as kubernetes
+
+Score: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
 
 
 class NodeList(msgspec.Struct):
-    """Whole nodes; in a reply, those that fit, byte for byte as they came."""
+    """Whole nodes."""
 
     items: list[kubernetes.Node] | None = None
 
@@ -26,41 +45,24 @@ class ExtenderArgs(msgspec.Struct):
     NodeNames: list[str] | None = None
 
 
-class ExtenderFilterResult(msgspec.Struct):
-    """Which nodes fit, in the field of the mode that was asked, and why the others do not."""
-
-    Nodes: NodeList | None = None
-    NodeNames: list[str] | None = None
-    FailedNodes: dict[str, str] | None = None
-    FailedAndUnresolvableNodes: dict[str, str] | None = None
-    Error: str = ""
-
-
-class HostPriority(msgspec.Struct):
-    """The score of one node, 0 to 10."""
-
-    Host: str
-    Score: int
-
-
 class MetaPod(msgspec.Struct):
     """A pod by identity."""
 
-    UID: str
+    UID: Text
 
 
-class MetaVictims(msgspec.Struct):
-    """Pods to be evicted from one node, most important first."""
+class ProposedMetaVictims(msgspec.Struct):
+    """Pods that kube-scheduler would evict from one node, most important first."""
 
     Pods: list[MetaPod] | None = None
-    NumPDBViolations: int = 0
+    NumPDBViolations: kubernetes.Int64 = 0
 
 
 class Victims(msgspec.Struct):
-    """The same as whole pods."""
+    """The same as whole pods, each with its uid."""
 
     Pods: list[kubernetes.Pod] | None = None
-    NumPDBViolations: int = 0
+    NumPDBViolations: kubernetes.Int64 = 0
 
 
 class ExtenderPreemptionArgs(msgspec.Struct):
@@ -68,13 +70,7 @@ class ExtenderPreemptionArgs(msgspec.Struct):
 
     Pod: kubernetes.Pod
     NodeNameToVictims: dict[str, Victims] | None = None
-    NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
-
-
-class ExtenderPreemptionResult(msgspec.Struct):
-    """The candidate nodes that remain, with their victims."""
-
-    NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
+    NodeNameToMetaVictims: dict[str, ProposedMetaVictims] | None = None
 
 
 class ExtenderBindingArgs(msgspec.Struct):
@@ -86,16 +82,59 @@ class ExtenderBindingArgs(msgspec.Struct):
     Node: str
 
 
+# --- what is answered ------------------------------------------------------------------------------------------------
+
+
+class KeptNodes(msgspec.Struct):
+    """Nodes that fit, byte for byte as they came."""
+
+    metadata: dict[str, Any]
+    items: list[kubernetes.Node]
+
+
+class ExtenderFilterResult(msgspec.Struct):
+    """Which nodes fit, in the field of the mode that was asked, and why each of the others does not.
+
+    Where the request failed, neither field has a value, and the error says why.
+    """
+
+    Nodes: KeptNodes | None
+    NodeNames: list[str] | None
+    FailedNodes: dict[str, str]
+    FailedAndUnresolvableNodes: dict[str, str]
+    Error: str
+
+
+class HostPriority(msgspec.Struct):
+    """The score of one node."""
+
+    Host: str
+    Score: Score
+
+
+class MetaVictims(msgspec.Struct):
+    """Pods to be evicted from one node, most important first."""
+
+    Pods: Annotated[list[MetaPod], Meta(min_length=1)]
+    NumPDBViolations: kubernetes.Int64
+
+
+class ExtenderPreemptionResult(msgspec.Struct):
+    """The candidate nodes that remain, with their victims."""
+
+    NodeNameToMetaVictims: dict[str, MetaVictims]
+
+
 class ExtenderBindingResult(msgspec.Struct):
     """Whether the pod was bound: an empty error means that it was."""
 
-    Error: str = ""
+    Error: str
 
 
 class Failure(msgspec.Struct):
     """Why a request got no reply of its verb."""
 
-    Error: str
+    Error: Text
 
 
 _POD = {
@@ -167,20 +206,52 @@ def components() -> dict[str, Any]:
     return schemas
 
 
+_FAILURES: tuple[type[ExtenderError], ...] = (
+    RequestError,
+    SubjectNotAllowed,
+    BodyTimeout,
+    BodyTooLarge,
+    AlgorithmError,
+    NotReadyError,
+    DeadlineExceeded,
+)
+"""What a request can fail with, one error a status."""
+
+
 def operation(name: str) -> dict[str, Any]:
     """Return the request body and replies of a verb, for its OpenAPI operation."""
     verb = VERBS[name]
+    answered, failures = {"reply": verb.answered}, {}
+    if DISCIPLINE[name].channel is Channel.ERROR_FIELD:
+        answered["failure"] = {field: _FAILED.get(field) for field in verb.answered}
+    else:
+        failures = {str(error.status): _failure(_first_line(error)) for error in _FAILURES}
     return {
-        "requestBody": {"required": True, "content": _content(verb.request, verb.asked)},
+        "requestBody": {"required": True, "content": _content(verb.request, {"request": verb.asked})},
         "responses": {
-            "200": {"description": "The reply", "content": _content(verb.reply, verb.answered)},
-            "default": {"description": "No reply", "content": _content(Failure, {"Error": "not ready"})},
+            "200": {"description": "The reply", "content": _content(verb.reply, answered)},
+            **failures,
+            "default": _failure("The request did not get as far as the verb"),
         },
     }
 
 
-def _content(kind: Any, example: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": _reference(kind), "example": example}}
+_FAILED = {"FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": "not ready: pods are not synced"}
+"""The fields of a reply that tells a failure; others are null."""
+
+
+def _first_line(error: type[ExtenderError]) -> str:
+    return (error.__doc__ or "").partition("\n")[0]
+
+
+def _failure(description: str) -> dict[str, Any]:
+    example = {"failure": {"Error": "Pod: is missing; send the whole Pod object"}}
+    return {"description": description, "content": _content(Failure, example)}
+
+
+def _content(kind: Any, examples: dict[str, Any]) -> dict[str, Any]:
+    named = {name: {"value": value} for name, value in examples.items()}
+    return {"application/json": {"schema": _reference(kind), "examples": named}}
 
 
 def _reference(kind: Any) -> Any:

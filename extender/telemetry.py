@@ -35,8 +35,10 @@ PREFIX: Final = "scheduler_extender"
 _VERB_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 5.0)
 _NETWORK_BUCKETS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 5.0, 10.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 600.0)
-_MOST_REASONS = 200
+_MOST_REASONS = 50
 _OTHER = "other"
+_QUOTED = re.compile(r"""(?<!\w)("[^"]*"|'[^']*')(?!\w)""")
+"""What a reason names: a claim, a value, an expression. Apostrophes within words are no quotes."""
 
 
 class Metrics:
@@ -112,11 +114,15 @@ class Metrics:
             registry=self.registry,
         )
         self._children: dict[tuple[Any, ...], Any] = {}
-        self._reasons: set[tuple[str, str]] = set()
+        self._reasons: dict[str, set[str]] = {}
 
-    def verb(self, verb: str, result: str, seconds: float, body_bytes: int) -> None:
-        """Note one request; ``result`` is ``ok`` or the class name of what it failed with."""
-        self._child(self._verb_seconds, verb).observe(seconds)
+    def verb(self, verb: str, result: str, seconds: float | None, body_bytes: int) -> None:
+        """Note one request; ``result`` is ``ok`` or the class name of what it failed with.
+
+        ``seconds`` are None where no complete body came that could be answered.
+        """
+        if seconds is not None:
+            self._child(self._verb_seconds, verb).observe(seconds)
         self._child(self._verb_results, verb, result).inc()
         self._child(self._body_bytes, verb).inc(body_bytes)
 
@@ -126,7 +132,10 @@ class Metrics:
         journal.ran(algorithm, point, seconds)
 
     def refused(self, algorithm: str, reason: str, nodes: int) -> None:
-        """Note that an algorithm refused some nodes; reasons past the first 200 are counted as ``other``."""
+        """Note that an algorithm refused some nodes.
+
+        What a reason quotes is left out, and an algorithm's reasons past the first 50 are counted as ``other``.
+        """
         self._child(self._refusals, algorithm, self._bounded(algorithm, reason)).inc(nodes)
 
     def would_refuse(self, algorithm: str, reason: str, nodes: int) -> None:
@@ -134,12 +143,15 @@ class Metrics:
         self._child(self._shadow_refusals, algorithm, self._bounded(algorithm, reason)).inc(nodes)
 
     def _bounded(self, algorithm: str, reason: str) -> str:
-        key = (algorithm, reason)
-        if key not in self._reasons:
-            if len(self._reasons) >= _MOST_REASONS:
+        known = self._reasons.setdefault(algorithm, set())
+        if reason in known:
+            return reason
+        label = _QUOTED.sub('"..."', reason)
+        if label not in known:
+            if len(known) >= _MOST_REASONS:
                 return _OTHER
-            self._reasons.add(key)
-        return reason
+            known.add(label)
+        return label
 
     def failed(self, algorithm: str, point: str) -> None:
         """Note that an algorithm raised."""

@@ -2,13 +2,14 @@
 
 Source of the types: k8s.io/kube-scheduler/extender/v1 of 1.36. They have no JSON tags, so Go writes their field names
 and reads any casing; releases before 1.16 wrote lower-case ones. Both usual spellings are declared and cost nothing;
-any other casing is folded when a field is missed. Node objects and name lists stay raw bytes until somebody asks.
+any other casing is folded when a field is missed, and within Pods and Nodes when a key shows it. Node objects and name
+lists stay raw bytes until somebody asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,10 +17,9 @@ from msgspec import UNSET, Raw, UnsetType
 from numpy.typing import NDArray
 
 from extender.errors import RequestError
+from extender.model.document import ObjectReader, decode, folded, is_null
 from extender.model.name_list import NameList
-from extender.model.object import Node, Pod
-
-T = TypeVar("T")
+from extender.model.object import Int64, Node, Pod
 
 MAX_EXTENDER_SCORE = 10
 """The best score on the wire (source: extender/v1 MaxExtenderPriority)."""
@@ -31,7 +31,6 @@ class _Request(msgspec.Struct, gc=False):
 
 class _NodeList(_Request):
     items: list[Raw] | None = None
-    Items: list[Raw] | None = None
 
 
 class _FilterArgs(_Request):
@@ -67,14 +66,6 @@ class _PreemptArgs(_Request):
     pod: Raw | UnsetType = UNSET
     nodeNameToVictims: Raw | UnsetType = UNSET
     nodeNameToMetaVictims: Raw | UnsetType = UNSET
-
-
-class _VictimMeta(_Request):
-    uid: str | None = None
-
-
-class _VictimPod(_Request):
-    metadata: _VictimMeta | None = None
 
 
 class FilterRequest(msgspec.Struct, frozen=True, gc=False):
@@ -115,17 +106,17 @@ _filter_args = msgspec.json.Decoder(_FilterArgs)
 _bind_args = msgspec.json.Decoder(_BindArgs)
 _preempt_args = msgspec.json.Decoder(_PreemptArgs)
 _victims_by_node = msgspec.json.Decoder(dict[str, dict[str, Raw] | None])
-_meta_pods = msgspec.json.Decoder(list[dict[str, Raw] | None] | None)
-_whole_pods = msgspec.json.Decoder(list[_VictimPod | None] | None)
+_pods = msgspec.json.Decoder(list[dict[str, Raw] | None] | None)
 _text = msgspec.json.Decoder(str | None)
-_count = msgspec.json.Decoder(int | None)
+_count = msgspec.json.Decoder(Int64 | None)
 _names = msgspec.json.Decoder(list[str])
-_pod = msgspec.json.Decoder(Pod)
-_node = msgspec.json.Decoder(Node)
+_nodes = msgspec.json.Decoder(list[Raw] | None)
 _fields = msgspec.json.Decoder(dict[str, Raw])
+_pod_reader = ObjectReader(Pod)
+_node_reader = ObjectReader(Node)
 _encoder = msgspec.json.Encoder()
 
-_NULL = b"null"
+_NULL = Raw(b"null")
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -137,17 +128,20 @@ def decode_filter(body: bytes) -> FilterRequest:
     Raises:
         RequestError: it is not ExtenderArgs; names the field and the remedy.
     """
-    args = _decode(_filter_args, body, "ExtenderArgs")
-    pod, nodes, names = _either(args.Pod, args.pod), _either(args.Nodes, args.nodes), args.NodeNames
-    names = names if names is not UNSET else args.nodenames
-    if pod is None or (nodes is None and _given(names) is None):
-        args = _decode(_filter_args, _recase(body, ("Pod", "Nodes", "NodeNames")), "ExtenderArgs")
-        pod, nodes, names = _either(args.Pod), _either(args.Nodes), args.NodeNames
-    if pod is None or bytes(pod) == _NULL:
+    args = decode(_filter_args, body, "ExtenderArgs")
+    pod, nodes, names = (
+        _given(args.Pod, args.pod),
+        _either(args.Nodes, args.nodes),
+        _given(args.NodeNames, args.nodenames),
+    )
+    if pod is None or (nodes is None and names is None):
+        args = decode(_filter_args, _recase(body, ("Pod", "Nodes", "NodeNames")), "ExtenderArgs")
+        pod, nodes, names = _given(args.Pod), _either(args.Nodes), _given(args.NodeNames)
+    if pod is None:
         raise RequestError("Pod: is missing; send the whole Pod object")
     if nodes is not None:
-        return FilterRequest(pod, None, nodes.items or nodes.Items or [])
-    if isinstance(names, Raw) and bytes(names) != _NULL:
+        return FilterRequest(pod, None, nodes.items or _find_items(body))
+    if names is not None:
         return FilterRequest(pod, names, None)
     raise RequestError("Nodes, NodeNames: both are missing; send one (NodeNames with nodeCacheCapable: true)")
 
@@ -158,9 +152,9 @@ def decode_bind(body: bytes) -> BindRequest:
     Raises:
         RequestError: it is not ExtenderBindingArgs, or it does not name pod, namespace and node.
     """
-    given = _bind_fields(_decode(_bind_args, body, "ExtenderBindingArgs"))
+    given = _bind_fields(decode(_bind_args, body, "ExtenderBindingArgs"))
     if not all(given.values()):
-        given = _bind_fields(_decode(_bind_args, _recase(body, given), "ExtenderBindingArgs"))
+        given = _bind_fields(decode(_bind_args, _recase(body, given), "ExtenderBindingArgs"))
     for field in ("PodName", "PodNamespace", "Node"):
         if not given[field]:
             raise RequestError(f"{field}: is missing; send PodName, PodNamespace, PodUID and Node")
@@ -173,24 +167,24 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     A ``null`` in place of victims or of a pod is left out. Nodes keep their order.
 
     Raises:
-        RequestError: it is not ExtenderPreemptionArgs; names the field and the remedy.
+        RequestError: it is not ExtenderPreemptionArgs, or a victim has no UID; names the field and the remedy.
     """
     names = ("Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
-    args = _decode(_preempt_args, body, "ExtenderPreemptionArgs")
-    pod = _either(args.Pod, args.pod)
+    args = decode(_preempt_args, body, "ExtenderPreemptionArgs")
+    pod = _given(args.Pod, args.pod)
     meta, whole = (
         _given(args.NodeNameToMetaVictims, args.nodeNameToMetaVictims),
         _given(args.NodeNameToVictims, args.nodeNameToVictims),
     )
     if pod is None or (meta is None and whole is None):
-        args = _decode(_preempt_args, _recase(body, names), "ExtenderPreemptionArgs")
-        pod, meta, whole = _either(args.Pod), _given(args.NodeNameToMetaVictims), _given(args.NodeNameToVictims)
-    if pod is None or bytes(pod) == _NULL:
+        args = decode(_preempt_args, _recase(body, names), "ExtenderPreemptionArgs")
+        pod, meta, whole = _given(args.Pod), _given(args.NodeNameToMetaVictims), _given(args.NodeNameToVictims)
+    if pod is None:
         raise RequestError("Pod: is missing; send the whole Pod object")
     if meta is not None:
-        return PreemptRequest(pod, _read_victims(meta, "NodeNameToMetaVictims", _read_meta_pods))
+        return PreemptRequest(pod, _read_victims(meta, "NodeNameToMetaVictims", _read_identity))
     if whole is not None:
-        return PreemptRequest(pod, _read_victims(whole, "NodeNameToVictims", _read_whole_pods))
+        return PreemptRequest(pod, _read_victims(whole, "NodeNameToVictims", _read_whole))
     raise RequestError("NodeNameToVictims, NodeNameToMetaVictims: both are missing; send one")
 
 
@@ -200,7 +194,7 @@ def decode_names(names: Raw) -> list[str]:
     Raises:
         RequestError: it is not a list of strings.
     """
-    return _decode(_names, names, "NodeNames", "NodeNames")
+    return decode(_names, names, "NodeNames", "NodeNames")
 
 
 def decode_pod(pod: Raw) -> Pod:
@@ -209,7 +203,7 @@ def decode_pod(pod: Raw) -> Pod:
     Raises:
         RequestError: a field that scheduling needs has the wrong type; names it.
     """
-    return _decode(_pod, pod, "Pod", "Pod")
+    return _pod_reader.read(pod, "Pod")
 
 
 def decode_node(node: Raw) -> Node:
@@ -218,7 +212,14 @@ def decode_node(node: Raw) -> Node:
     Raises:
         RequestError: a field that scheduling needs has the wrong type; names it.
     """
-    return _decode(_node, node, "Node", "Nodes.items[]")
+    return _node_reader.read(node, "Nodes.items[]")
+
+
+def _find_items(body: bytes) -> list[Raw]:
+    """Return the nodes of a list whose items stand under a key in another casing, or nowhere."""
+    nodes = folded(decode(_fields, body, "ExtenderArgs"))["nodes"]
+    items = folded(decode(_fields, nodes, "NodeList", "Nodes")).get("items", _NULL)
+    return decode(_nodes, items, "NodeList", "Nodes.items") or []
 
 
 def _bind_fields(args: _BindArgs) -> dict[str, str]:
@@ -230,42 +231,32 @@ def _bind_fields(args: _BindArgs) -> dict[str, str]:
     }
 
 
-def _read_victims(raw: Raw, field: str, read_pods: Callable[[bytes | Raw, str], list[str]]) -> dict[str, Victims]:
+def _read_victims(raw: Raw, field: str, read_uid: Callable[[dict[str, Raw], str], str]) -> dict[str, Victims]:
     """Read one of the two maps, in which keys of any casing may stand as well."""
     found: dict[str, Victims] = {}
-    for node, victims in _decode(_victims_by_node, raw, field, field).items():
+    for node, victims in decode(_victims_by_node, raw, field, field).items():
         if victims is not None:
-            place, members = f"{field}[{node!r}]", _folded(victims)
-            uids = read_pods(members.get("pods", _NULL), f"{place}.Pods")
+            place, members = f"{field}[{node!r}]", folded(victims)
+            pods = decode(_pods, members.get("pods", _NULL), "Pods", f"{place}.Pods") or ()
+            uids = [read_uid(folded(pod), f"{place}.Pods[{n}]") for n, pod in enumerate(pods) if pod is not None]
             violations = members.get("numpdbviolations", _NULL)
-            count = _decode(_count, violations, "NumPDBViolations", f"{place}.NumPDBViolations")
-            found[node] = Victims(list(dict.fromkeys(filter(None, uids))), count or 0)
+            count = decode(_count, violations, "NumPDBViolations", f"{place}.NumPDBViolations")
+            found[node] = Victims(list(dict.fromkeys(uids)), count or 0)
     return found
 
 
-def _read_meta_pods(raw: bytes | Raw, place: str) -> list[str]:
-    pods = [_folded(pod).get("uid", _NULL) for pod in _decode(_meta_pods, raw, "MetaPods", place) or () if pod]
-    return [_decode(_text, uid, "UID", f"{place}[].UID") or "" for uid in pods]
+def _read_identity(fields: dict[str, Raw], place: str, key: str = "UID") -> str:
+    """Return a pod's UID; to leave out a victim that has none would be to spare it."""
+    uid = decode(_text, fields.get("uid", _NULL), key, f"{place}.{key}")
+    if not uid:
+        raise RequestError(f"{place}.{key}: is missing; send every victim with its UID")
+    return uid
 
 
-def _read_whole_pods(raw: bytes | Raw, place: str) -> list[str]:
-    pods = _decode(_whole_pods, raw, "Pods", place) or ()
-    return [pod.metadata.uid or "" for pod in pods if pod is not None and pod.metadata is not None]
-
-
-def _folded(fields: Mapping[str, Raw]) -> dict[str, Raw]:
-    return {key.casefold(): value for key, value in fields.items()}
-
-
-def _decode(decoder: msgspec.json.Decoder[T], data: bytes | Raw, what: str, root: str = "") -> T:
-    try:
-        return decoder.decode(data)
-    except msgspec.ValidationError as error:
-        text = str(error) if "`$" in str(error) else f"{error} - at `$`"
-        text = text.replace("`$", f"`{root or what}", 1)
-        raise RequestError(f"{text}; send {what} as kube-scheduler encodes it") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise RequestError(f"{root or 'the body'} is not JSON: {error}; send {what} in UTF-8") from None
+def _read_whole(fields: dict[str, Raw], place: str) -> str:
+    metadata = fields.get("metadata", _NULL)
+    found = {} if is_null(metadata) else decode(_fields, metadata, "Pod", f"{place}.metadata")
+    return _read_identity(folded(found), f"{place}.metadata", "uid")
 
 
 def _either(*values: Any) -> Any:
@@ -277,16 +268,15 @@ def _either(*values: Any) -> Any:
 
 def _given(*values: Raw | UnsetType) -> Raw | None:
     for value in values:
-        if isinstance(value, Raw) and bytes(value) != _NULL:
+        if isinstance(value, Raw) and not is_null(value):
             return value
     return None
 
 
 def _recase(body: bytes, names: Iterable[str]) -> bytes:
     """Return ``body`` with its top-level keys in Go's spelling, whatever their casing was."""
-    known = {name.casefold(): name for name in names}
-    fields = _decode(_fields, body, "one JSON object")
-    return _encoder.encode({known.get(key.casefold(), key): value for key, value in fields.items()})
+    fields = folded(decode(_fields, body, "one JSON object"))
+    return _encoder.encode({name: fields[name.casefold()] for name in names if name.casefold() in fields})
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------

@@ -67,8 +67,8 @@ class DebugPages:
         }
 
     async def answer(self, path: str, query: Query) -> Answer:
-        """Return the page at ``path``, which is what follows ``/debug/``."""
-        _, page = self._pages.get(path.strip("/"), ("", self._unknown))
+        """Return the page at ``path``, which is what follows ``/debug/``; the index where nothing does."""
+        _, page = self._pages.get(path.strip("/") or "pprof", ("", self._unknown))
         try:
             return await page(query)
         except _Refused as refused:

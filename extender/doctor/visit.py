@@ -14,6 +14,7 @@ from extender.doctor.call import Answer, Caller
 from extender.doctor.idle import check_keep_alive, watch_idle
 from extender.doctor.reach import Reach, check_reach, consequence
 from extender.doctor.target import Target
+from extender.model.pod import PROBE_UID
 from extender.registration.entry import VERBS, Entry
 from extender.registration.finding import Finding, error, note, warning
 from extender.testing.reply import Json
@@ -208,7 +209,7 @@ def _probe(entry: Entry) -> Json:
     """Return a pod that exists nowhere, may evict any other, and asks for nothing but what the extender manages."""
     resources = {resource.name: "1" for resource in entry.managed_resources[:1]}
     container: Json = {"name": _PROBE, "image": _PROBE, "resources": {"requests": resources, "limits": resources}}
-    meta = {"name": _PROBE, "namespace": "default", "uid": "00000000-0000-4000-8000-000000000000"}
+    meta = {"name": _PROBE, "namespace": "default", "uid": PROBE_UID}
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {
         "metadata": {**meta, "creationTimestamp": created},

@@ -16,8 +16,6 @@ IntArray: TypeAlias = NDArray[np.int64]
 V = TypeVar("V", bound=Hashable)
 Cells = TypeVar("Cells", bound=np.generic)
 
-_INT64_LIMIT = 2**63
-
 
 def lengthen(array: NDArray[Cells], length: int) -> NDArray[Cells]:
     """Return a copy of ``array`` whose last axis has ``length`` entries, the new ones zero."""

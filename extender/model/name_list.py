@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -11,6 +11,8 @@ from extender.model.column import IntArray
 
 _QUOTE, _COMMA = ord('"'), ord(",")
 _SEPARATOR = b'","'
+_MANY_PARTS = 16
+"""Lists are cut into more parts than this in another way."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -68,11 +70,13 @@ class NameList:
 
         ``codes`` has shape (names,).
         """
-        after_bracket = np.frombuffer(self.text, np.uint8)[1:]
-        by_byte = np.repeat(codes.astype(np.min_scalar_type(count)), self.lengths + len(_SEPARATOR))
         sizes = np.bincount(codes, minlength=count).tolist()
         if max(sizes) == len(self):  # all of them, or none at all
             return [self if size else EMPTY for size in sizes]
+        if count > _MANY_PARTS:
+            return list(self._cut(codes, sizes))
+        after_bracket = np.frombuffer(self.text, np.uint8)[1:]
+        by_byte = np.repeat(codes.astype(np.min_scalar_type(count)), self.lengths + len(_SEPARATOR))
         found = []
         for code, size in enumerate(sizes):
             if not size:
@@ -82,6 +86,24 @@ class NameList:
             text = after_bracket[by_byte == code][:-1].tobytes()
             found.append(NameList(b"[%b]" % text, _starts(lengths), lengths))
         return found
+
+    def _cut(self, codes: IntArray, sizes: list[int]) -> Iterator[NameList]:
+        """Yield the same lists, from the names sorted by their codes, in place of a look at all names for each list."""
+        order = np.argsort(codes, kind="stable")
+        lengths, starts = self.lengths[order], self.starts[order].tolist()
+        names = (self.text[start : start + length] for start, length in zip(starts, lengths.tolist(), strict=True))
+        text = b'"%b"' % _SEPARATOR.join(names)
+        ends = np.append(0, np.cumsum(lengths + len(_SEPARATOR)))  # each with its quotes and a comma
+        lasts = np.cumsum(sizes)
+        begins = ends[lasts - sizes]
+        offsets = ends[1:] - lengths - 1 - np.repeat(begins, sizes)
+        first = 0
+        for last, begin, end in zip(lasts.tolist(), begins.tolist(), ends[lasts].tolist(), strict=True):
+            if first == last:
+                yield EMPTY
+            else:
+                yield NameList(b"[%b]" % text[begin : end - 1], offsets[first:last], lengths[first:last])
+            first = last
 
     def spliced(self, before: bytes, between: bytes, after: bytes) -> bytes:
         """Return all names, of which there is at least one, without their quotes and with these texts around them."""

@@ -22,7 +22,8 @@ CPU, MEMORY, EPHEMERAL_STORAGE, PODS_RESOURCE = "cpu", "memory", "ephemeral-stor
 class NodeInfo(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One version of one node.
 
-    ``allocatable`` is in millicores for ``cpu`` and whole units for everything else. ``images`` are as reported.
+    ``allocatable`` is in millicores for ``cpu`` and whole units for everything else. ``images`` are as reported, their
+    sizes capped like all amounts.
     """
 
     name: str
@@ -60,13 +61,17 @@ def amount(resource: str, quantity: str | int | float | None) -> int:
     """
     text = quantity.strip() if isinstance(quantity, str) else quantity or 0
     value = to_millis(text) if resource == CPU else to_units(text)
+    return _capped(value)
+
+
+def _capped(value: int) -> int:
     return max(-LARGEST_AMOUNT, min(LARGEST_AMOUNT, value))
 
 
 @lru_cache(maxsize=_SHARED_IMAGES)
 def _share_image(names: tuple[str, ...], size_bytes: int | None) -> ContainerImage:
     """Return one object for an image that many nodes hold; they would be most of what a node takes in memory."""
-    return ContainerImage(list(names), size_bytes)
+    return ContainerImage(list(names), size_bytes and _capped(size_bytes))
 
 
 def read_node(node: Node) -> NodeInfo:

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from sys import intern
 from types import MappingProxyType
+from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -40,6 +41,9 @@ NOT_STARTED = 2**62
 
 NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 """The annotations of a pod that has none of those that are kept; one object for all of them."""
+
+PROBE_UID: Final = "00000000-0000-4000-8000-000000000000"
+"""The uid of a pod that exists nowhere, which is asked about to see what the service answers: it gets no events."""
 
 
 class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True):

@@ -154,13 +154,17 @@ class CandidateReader:
         others: list[NodeInfo] = []
         for place, raw in enumerate(nodes):
             name, version = _head(raw, place)
-            if name in raws:
-                continue
-            raws[name] = raw
             row = table.index.get(name)
             held = None if row is None else table.infos[row]
-            if held is None or not version or held.resource_version != version:
-                others.append(read_node(wire.decode_node(raw)))
+            if held is not None and version and held.resource_version == version:
+                raws.setdefault(name, raw)
+                continue
+            node = read_node(wire.decode_node(raw))
+            if not node.name:
+                raise RequestError(f"Nodes.items[{place}].metadata.name: is missing; send whole Node objects")
+            if node.name not in raws:
+                raws[node.name] = raw
+                others.append(node)
         return raws, others
 
 
@@ -186,7 +190,7 @@ _head_decoder = msgspec.json.Decoder(_Head)
 
 
 def _head(node: Raw, place: int) -> tuple[str, str]:
-    """Return name and resource version of a raw node."""
+    """Return name and resource version of a raw node, empty where they stand under keys in another casing."""
     view = memoryview(node)[:512]
     quick = _GO_HEAD.match(view)
     if quick:
@@ -195,6 +199,4 @@ def _head(node: Raw, place: int) -> tuple[str, str]:
         meta = _head_decoder.decode(node).metadata
     except (msgspec.DecodeError, RecursionError) as error:
         raise RequestError(f"Nodes.items[{place}]: {error}; send whole Node objects") from None
-    if meta is None or not meta.name:
-        raise RequestError(f"Nodes.items[{place}].metadata.name: is missing; send whole Node objects")
-    return meta.name, meta.resource_version or ""
+    return ((meta and meta.name) or "", (meta and meta.resource_version) or "")

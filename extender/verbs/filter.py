@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from itertools import compress
 
 import numpy as np
@@ -10,6 +11,7 @@ from extender import journal, wire
 from extender.framework.nomination import filter_with_nominated
 from extender.framework.outcome import Filtered
 from extender.model.name_list import NameList
+from extender.model.pod import PROBE_UID
 from extender.verbs.candidate import Asked
 from extender.verbs.service import Service
 from extender.wire import FilterRequest
@@ -37,18 +39,24 @@ def answer(service: Service, body: bytes, deadline_seconds: float | None = None)
         service.let_pass(pod, "filter")
         return _keep_all(service, request)
     service.check_ready()
-    with service.candidates.read(request) as asked:
+    with service.candidates.read(request) as asked, _without(service, pod.uid):
         journal.enter("evaluate")
         judged = filter_with_nominated(service.mirror, evaluator.runner, pod, asked.nodes, deadline_seconds)
         filtered = Filtered(asked.in_order(judged.codes), judged.outcomes)
     journal.enter("encode")
     fitting = int(np.count_nonzero(filtered.fits))
     journal.counted(len(asked.names), fitting)
-    if len(asked.names) and not fitting:
+    if len(asked.names) and not fitting and pod.uid != PROBE_UID:
         service.recorder.nothing_fits(pod.namespace, pod.name, pod.uid, len(asked.names), _summary(asked, filtered))
     if asked.replied is None or not asked.replied[0].same_as(filtered):
         asked.replied = filtered, _reply(service, asked, filtered)
     return asked.replied[1]
+
+
+def _without(service: Service, uid: str) -> AbstractContextManager[None]:
+    """Leave out what the pod itself takes where it is assumed: its bind may have come to nothing."""
+    assumed = service.mirror.assumed.get(uid)
+    return nullcontext() if assumed is None else service.mirror.what_if(without=[assumed.info])
 
 
 def _reply(service: Service, asked: Asked, filtered: Filtered) -> bytes:

@@ -14,11 +14,14 @@ from extender.errors import NotReadyError
 from extender.framework.mirror import Mirror
 from extender.framework.preemption import Preemption
 from extender.framework.runner import NoRecorder, Runner
+from extender.model.admission import check_admitted
 from extender.model.pod import PendingPod
 from extender.section import DEFAULT_SCHEDULER, ExemptSection
 from extender.verbs.candidate import CandidateReader
 
 _REMEMBERED_PODS = 1024
+_REMEMBERED_BYTES = 16 * 2**20
+"""How much of pods as they came may be remembered."""
 
 
 class EventRecorder(Protocol):
@@ -82,6 +85,7 @@ class Service:
         self._missing = missing
         self._note_passed = note_passed
         self._pods: OrderedDict[bytes, PendingPod] = OrderedDict()
+        self._pod_bytes = 0
         self._pod_of_uid: dict[str, PendingPod] = {}
         self.adopt(runner, named or {}, pass_unmatched=pass_unmatched, exempt=exempt)
 
@@ -136,18 +140,27 @@ class Service:
         """Return the pod of a request; the same bytes, as in ``/prioritize`` after ``/filter``, are parsed once.
 
         Raises:
-            RequestError: it cannot be read, or has no spec.
+            RequestError: it cannot be read, has no spec, or prefers something by less than nothing.
+            QuantityError: it asks for something that is no amount, or for less than nothing.
         """
         key = bytes(raw)
         pod = self._pods.get(key)
         if pod is None:
-            pod = self._pods[key] = PendingPod(wire.decode_pod(raw))
-            self._pod_of_uid[pod.uid] = pod
-            if len(self._pods) > _REMEMBERED_PODS:
-                _, old = self._pods.popitem(last=False)
-                if self._pod_of_uid.get(old.uid) is old:
-                    del self._pod_of_uid[old.uid]
+            decoded = wire.decode_pod(raw)
+            check_admitted(decoded)
+            pod = PendingPod(decoded)
+            self._remember(key, pod)
         return pod
+
+    def _remember(self, key: bytes, pod: PendingPod) -> None:
+        """Keep a pod, and forget the oldest ones as far as they are too many, or together too long."""
+        self._pods[key] = self._pod_of_uid[pod.uid] = pod
+        self._pod_bytes += len(key)
+        while len(self._pods) > _REMEMBERED_PODS or self._pod_bytes > _REMEMBERED_BYTES:
+            text, old = self._pods.popitem(last=False)
+            self._pod_bytes -= len(text)
+            if self._pod_of_uid.get(old.uid) is old:
+                del self._pod_of_uid[old.uid]
 
     def seen_pod(self, uid: str) -> PendingPod | None:
         """Return a pod that was asked about lately."""

@@ -167,6 +167,25 @@ def test_nothing_is_answered_before_the_caches_are_complete(verb: Any) -> None:
         verb.answer(waiting, body(NodeNames=["n1"], NodeNameToMetaVictims={}))
 
 
+def test_long_pods_are_remembered_as_long_as_they_are_short_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("extender.verbs.service._REMEMBERED_BYTES", 10_000)
+    service = make_service([])
+
+    def read(number: int, length: int) -> None:
+        meta = {"uid": f"u{number}", "annotations": {"filler": "x" * length}}
+        service.read_pod(msgspec.Raw(json.dumps({"metadata": meta, "spec": {}}).encode()))
+
+    for number in range(20):
+        read(number, 2_000)
+    assert [number for number in range(20) if service.seen_pod(f"u{number}")] == [16, 17, 18, 19]
+    read(20, 6_000)
+    assert [number for number in range(21) if service.seen_pod(f"u{number}")] == [19, 20]
+    read(21, 20_000)  # nothing else would have room, and neither has it
+    assert not [number for number in range(22) if service.seen_pod(f"u{number}")]
+    read(22, 0)
+    assert service.seen_pod("u22") is not None
+
+
 def test_only_the_last_thousand_pods_are_remembered() -> None:
     service = make_service([])
     for number in range(1100):

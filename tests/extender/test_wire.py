@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from extender import schema, wire
 from extender.errors import RequestError
 from extender.model.name_list import NameList
+from extender.model.object import ObjectMeta
 
 POD = {"metadata": {"name": "web-1", "namespace": "default", "uid": "u-1"}, "spec": {"containers": []}}
 NODE = {"metadata": {"name": "n1", "resourceVersion": "7"}, "spec": {}, "status": {}}
@@ -60,16 +61,17 @@ def in_every_spelling(test: Any) -> Any:
 
 
 def check_filter(spell: Callable[[str], str]) -> None:
-    keys = frozenset(FILTER_KEYS)
+    keys = frozenset((*FILTER_KEYS, "items"))
     by_name = wire.decode_filter(encode(respell({"Pod": POD, "Nodes": None, "NodeNames": ["n1", "n2"]}, spell, keys)))
     assert by_name.nodes is None
     assert by_name.names is not None
     assert wire.decode_names(by_name.names) == ["n1", "n2"]
-    assert json.loads(bytes(by_name.pod)) == POD
+    assert wire.decode_pod(by_name.pod).metadata == ObjectMeta(name="web-1", namespace="default", uid="u-1")
     whole = {"Pod": POD, "Nodes": {"metadata": {}, "items": [NODE]}, "NodeNames": None}
     by_node = wire.decode_filter(encode(respell(whole, spell, keys)))
     assert by_node.names is None
-    assert [json.loads(bytes(node)) for node in by_node.nodes or ()] == [NODE]
+    (node,) = map(wire.decode_node, by_node.nodes or ())
+    assert node.metadata == ObjectMeta(name="n1", resource_version="7")
 
 
 def check_bind(spell: Callable[[str], str]) -> None:
@@ -78,7 +80,9 @@ def check_bind(spell: Callable[[str], str]) -> None:
 
 
 def check_preempt(spell: Callable[[str], str]) -> None:
-    keys = frozenset(("Pod", "NodeNameToVictims", "NodeNameToMetaVictims", "Pods", "UID", "NumPDBViolations"))
+    keys = frozenset(
+        ("Pod", "NodeNameToVictims", "NodeNameToMetaVictims", "Pods", "UID", "NumPDBViolations", "metadata", "uid")
+    )
     expected = {"n1": wire.Victims(["a", "b"], 2)}
     meta = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": META_VICTIMS}
     assert wire.decode_preempt(encode(respell(meta, spell, keys))).victims == expected
@@ -123,9 +127,12 @@ def test_a_node_list_without_items_is_empty(nodes: dict[str, Any]) -> None:
     assert wire.decode_filter(encode({"Pod": POD, "Nodes": nodes, "NodeNames": None})).nodes == []
 
 
-def test_items_in_capitals_are_found_too() -> None:
-    request = wire.decode_filter(encode({"Pod": POD, "Nodes": {"Items": [NODE]}}))
-    assert [json.loads(bytes(node)) for node in request.nodes or ()] == [NODE]
+@pytest.mark.parametrize("key", ["Items", "ITEMS", "iTems"])
+@pytest.mark.parametrize("field", ["Nodes", "nodes", "NODES"])
+def test_items_in_any_casing_are_found_too(field: str, key: str) -> None:
+    for nodes in ({key: [NODE]}, {"items": None, key: [NODE]}, {key: [NODE], "metadata": {}}):
+        request = wire.decode_filter(encode({"Pod": POD, field: nodes, "NodeNames": None}))
+        assert [json.loads(bytes(node)) for node in request.nodes or ()] == [NODE]
 
 
 def test_fields_of_the_future_are_skipped() -> None:
@@ -146,13 +153,13 @@ def test_of_a_key_given_twice_the_last_one_counts() -> None:
 
 def test_nulls_and_repeats_among_victims_are_left_out() -> None:
     victims = {
-        "n1": {"Pods": [{"UID": "a"}, None, {"UID": None}, {"UID": ""}, {}, {"UID": "a"}, {"UID": "b"}]},
+        "n1": {"Pods": [{"UID": "a"}, None, {"UID": "a"}, {"UID": "b"}]},
         "n2": None,
         "n3": {"Pods": None, "NumPDBViolations": None},
     }
     found = wire.decode_preempt(encode({"Pod": POD, "NodeNameToMetaVictims": victims})).victims
     assert found == {"n1": wire.Victims(["a", "b"], 0), "n3": wire.Victims([], 0)}
-    whole = {"n1": {"Pods": [None, {"metadata": None}, {"metadata": {"uid": "a"}}, {}]}}
+    whole = {"n1": {"Pods": [None, {"metadata": {"uid": "a"}}]}}
     assert wire.decode_preempt(encode({"Pod": POD, "NodeNameToVictims": whole})).victims["n1"].uids == ["a"]
 
 
@@ -207,7 +214,7 @@ MISSING: list[tuple[Callable[[bytes], object], Any, str]] = [
     (
         wire.decode_preempt,
         {"Pod": POD, "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": 5}]}}},
-        "got `int` - at `NodeNameToMetaVictims['n1'].Pods[].UID`; send",
+        "got `int` - at `NodeNameToMetaVictims['n1'].Pods[0].UID`; send",
     ),
     (
         wire.decode_preempt,
@@ -219,10 +226,36 @@ MISSING: list[tuple[Callable[[bytes], object], Any, str]] = [
         {"Pod": POD, "NodeNameToMetaVictims": {"n1": {"NumPDBViolations": "many"}}},
         "got `str` - at `NodeNameToMetaVictims['n1'].NumPDBViolations`; send",
     ),
+    *(
+        (
+            wire.decode_preempt,
+            {"Pod": POD, "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "a"}], "NumPDBViolations": number}}},
+            f"Expected `int` {bound} - at `NodeNameToMetaVictims['n1'].NumPDBViolations`; send",
+        )
+        for number, bound in ((2**70, "<= 9223372036854775807"), (-(2**64), ">= -9223372036854775808"))
+    ),
+    *(
+        (
+            wire.decode_preempt,
+            {"Pod": POD, "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "a"}, pod]}}},
+            "NodeNameToMetaVictims['n1'].Pods[1].UID: is missing; send every victim with its UID",
+        )
+        for pod in ({}, {"UID": None}, {"UID": ""})
+    ),
+    *(
+        (
+            wire.decode_preempt,
+            {"Pod": POD, "NodeNameToVictims": {"n1": {"Pods": [{"metadata": {"uid": "a"}}, pod]}}},
+            "NodeNameToVictims['n1'].Pods[1].metadata.uid: is missing; send every victim with its UID",
+        )
+        for pod in ({}, {"metadata": None}, {"metadata": {"name": "p"}}, {"metadata": {"uid": ""}})
+    ),
 ]
 
 
-@pytest.mark.parametrize(("decode", "asked", "text"), MISSING, ids=[text for _, _, text in MISSING])
+@pytest.mark.parametrize(
+    ("decode", "asked", "text"), MISSING, ids=[f"{text} {number}" for number, (*_, text) in enumerate(MISSING)]
+)
 def test_a_refusal_names_the_field_and_the_remedy(decode: Callable[[bytes], object], asked: Any, text: str) -> None:
     with pytest.raises(RequestError) as refusal:
         decode(encode(asked))

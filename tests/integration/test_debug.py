@@ -56,9 +56,9 @@ def test_the_port_of_the_verbs_has_none_of_the_pages(service: RunningService) ->
     assert httpx.post(f"{service.management_url}/debug/config").status_code == 405
 
 
-@pytest.mark.parametrize("path", ["pprof", "pprof/"])
+@pytest.mark.parametrize("path", ["", "/", "/pprof", "/pprof/"])
 def test_the_index_names_every_page(service: RunningService, path: str) -> None:
-    answer = debug(service, path)
+    answer = httpx.get(f"{service.management_url}/debug{path}")
     assert answer.status_code == 200
     listed = {line.split()[0] for line in answer.text.splitlines()}
     assert listed == {f"/debug/{each.partition('?')[0]}" for each in (*PAGES, "cache/compare")}

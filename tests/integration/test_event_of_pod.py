@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from extender.cluster.apiserver import Fault, ServerOptions
+from extender.model.pod import PROBE_UID
 from extender.testing import make_node, make_pod
 from extender.testing.cluster import RunningService, running_service
 from tests.integration.bound import bind
@@ -67,6 +68,14 @@ def test_a_pod_that_fits_somewhere_has_none(service: RunningService) -> None:
     with service.scheduler() as scheduler:
         assert scheduler.filter(pod, service.nodes()).names == ["n1", "n2"]
     assert bind(service, pod, "n1") == ""  # what was noted before would come before
+    one_event(service, "Bound")
+
+
+def test_the_pod_that_the_doctor_asks_about_has_none(service: RunningService) -> None:
+    probe, pod = make_pod("probe", uid=PROBE_UID, requests={"cpu": "5"}), service.create_pod(make_pod("small"))
+    with service.scheduler() as scheduler:
+        assert scheduler.filter(probe, service.nodes()).names == []
+    assert bind(service, pod, "n1") == ""
     one_event(service, "Bound")
 
 

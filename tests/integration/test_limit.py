@@ -7,13 +7,14 @@ import json
 import select
 import socket
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from extender import protocol
 from extender.testing import make_node, make_pod
 from extender.testing.cluster import RunningService, running_service
+from tests.integration.spoken import connect, is_closed
 
 HEADER_BYTES = 2048
 MOST = 8
@@ -53,10 +54,6 @@ def counted(service: RunningService, reason: str, port: str = "server") -> float
     return sample(service, "closed_connections_total", port=port, reason=reason)
 
 
-def connect(url: str) -> socket.socket:
-    return socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=10)
-
-
 def answer(opened: socket.socket) -> tuple[int, str]:
     """Status and error text of the next answer."""
     stream = opened.makefile("rb")
@@ -67,13 +64,6 @@ def answer(opened: socket.socket) -> tuple[int, str]:
     return status, json.loads(stream.read(length))["Error"]
 
 
-def is_closed(opened: socket.socket) -> bool:
-    """Wait for the end of a connection, which is an error where something was on its way."""
-    with contextlib.suppress(ConnectionError):
-        return opened.recv(1) == b""
-    return True
-
-
 def is_well(service: RunningService) -> bool:
     return bool(httpx.post(f"{service.url}/filter", content=BODY).json()["NodeNames"] == ["n1"])
 
@@ -82,25 +72,28 @@ def is_well(service: RunningService) -> bool:
 
 FILLER = b"x" * HEADER_BYTES
 TOO_LONG = {
-    "one header": [HEAD + b"X: " + FILLER + b"\r\n\r\n"],
-    "one header without an end": [HEAD + b"X: " + FILLER],
-    "many headers": [HEAD + b"".join(b"X-%d: 1\r\n" % number for number in range(HEADER_BYTES // 8)) + b"\r\n"],
-    "a path": [b"POST /" + FILLER + b" HTTP/1.1\r\n\r\n"],
-    "in pieces": [HEAD + b"X: ", FILLER[:1000], FILLER[:1000], FILLER[:1000]],
-    "of a second request": [REQUEST, HEAD + b"X: " + FILLER],
+    "one header": ([HEAD + b"X: " + FILLER + b"\r\n\r\n"], ", the header x alone 2049"),
+    "one header without an end": ([HEAD + b"X: " + FILLER], ""),
+    "many headers": ([HEAD + b"".join(b"X-%d: 1\r\n" % n for n in range(HEADER_BYTES // 8)) + b"\r\n"], ""),
+    "a path": ([b"POST /" + FILLER + b" HTTP/1.1\r\n\r\n"], ", the path alone 2049"),
+    "in pieces": ([HEAD + b"X: ", FILLER[:1000], FILLER[:1000], FILLER[:1000]], ""),
+    "of a second request": ([REQUEST, HEAD + b"X: " + FILLER], ""),
 }
+"""What is sent, and what of it is told to be too long."""
 
 
 @pytest.mark.parametrize("name", TOO_LONG)
 def test_a_head_that_is_too_long_is_refused(service: RunningService, name: str) -> None:
     before = counted(service, "header_too_long")
+    pieces, part = TOO_LONG[name]
     with connect(service.url) as opened:
-        for piece in TOO_LONG[name]:
+        for piece in pieces:
             with contextlib.suppress(ConnectionError):
                 opened.sendall(piece)
             if piece == REQUEST:
                 assert answer(opened) == (200, "")
-        assert answer(opened) == (431, "the head of the request is over 2048 bytes: raise server.maxHeaderBytes")
+        text = f"the head of the request is over 2048 bytes{part}: raise server.maxHeaderBytes"
+        assert answer(opened) == (431, text)
         assert is_closed(opened)
     assert counted(service, "header_too_long") == before + 1
     assert is_well(service)
@@ -132,13 +125,23 @@ def test_a_head_of_just_that_length_is_served(service: RunningService) -> None:
             assert answer(opened)[0] == status
 
 
-def test_what_is_no_http_is_counted(service: RunningService) -> None:
-    before = counted(service, "malformed_request")
-    with connect(service.url) as opened:
-        opened.sendall(b"hello\r\n\r\n")
-        assert answer(opened) == (400, "Invalid HTTP request received.")
-        assert is_closed(opened)
-    assert counted(service, "malformed_request") == before + 1
+def test_what_is_no_http_is_counted_and_logged_with_its_caller_once_a_second(
+    service: RunningService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, clock = counted(service, "malformed_request"), [1e9]
+    monkeypatch.setattr(protocol, "monotonic", lambda: clock[0])
+    caplog.clear()
+    text, callers = "this is no request of HTTP/1.1: Invalid method encountered", []
+    for passed_seconds in (0.0, 0.5, 0.5, 0.5):
+        clock[0] += passed_seconds
+        with connect(service.url) as opened:
+            callers.append(":".join(map(str, opened.getsockname())))
+            opened.sendall(b"hello\r\n\r\n")
+            assert answer(opened) == (400, text)
+            assert is_closed(opened)
+    assert counted(service, "malformed_request") == before + 4
+    told = [(each.name, vars(each).get("client"), vars(each).get("problem")) for each in caplog.records]
+    assert told == [("extender.protocol", caller, text) for caller in (callers[0], callers[2])]
 
 
 # --- time ------------------------------------------------------------------------------------------------------------

@@ -25,8 +25,10 @@ SERIES = {
     "assumed_pods": "gauge",
     "bind_duration_seconds": "histogram",
     "bind_retries": "counter",
+    "broken_caches": "gauge",
     "build_info": "gauge",
     "cache_age_seconds": "gauge",
+    "cache_failures": "counter",
     "cache_objects": "gauge",
     "certificate_expiry_seconds": "gauge",
     "certificate_reloads": "counter",
@@ -135,10 +137,26 @@ def test_unready_before_the_first_sync_and_why(blind: tuple[RunningService, Serv
     assert value(service, "cache_age_seconds", resource="pods") < 60
 
 
-def test_other_paths_and_methods_are_refused(service: RunningService) -> None:
-    assert get(service, "/filter").status_code == 404
-    assert get(service, "/openapi.json").status_code == 404
-    assert httpx.post(f"{service.management_url}/readyz").status_code == 405
+@pytest.mark.parametrize("path", ["/filter", "/openapi.json", "/", "/debug", "/debug/pprof/", "//debug"])
+def test_another_path_is_told_which_ones_there_are(service: RunningService, path: str) -> None:
+    response = get(service, path)
+    assert response.status_code == 404
+    served = "/livez, /readyz, /healthz, /metrics and with management.debug: true /debug"
+    assert response.text == f"nothing is served at {path}; there are {served}\n"
+
+
+def test_another_method_is_told_which_ones_to_use(service: RunningService) -> None:
+    response = httpx.post(f"{service.management_url}/readyz")
+    assert (response.status_code, response.text) == (405, "/readyz takes GET and HEAD, got POST\n")
+    assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz?verbose", "/healthz", "/metrics", "/metrics/", "//livez"])
+def test_the_head_of_a_page_is_that_of_its_whole(service: RunningService, path: str) -> None:
+    head, whole = httpx.head(f"{service.management_url}{path}"), get(service, path)
+    assert (head.status_code, head.content) == (whole.status_code, b"") == (200, b"")
+    assert head.headers["Content-Type"] == whole.headers["Content-Type"]
+    assert "Location" not in whole.headers
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------

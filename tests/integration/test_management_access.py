@@ -32,18 +32,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
-def get(service: RunningService, path: str, token: str = "") -> httpx.Response:
+def get(service: RunningService, path: str, token: str = "", method: str = "GET") -> httpx.Response:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=AUTHORITY.pem.decode())
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.get(f"{service.management_url}{path}", headers=headers, verify=context, timeout=20)
+    return httpx.request(method, f"{service.management_url}{path}", headers=headers, verify=context, timeout=20)
 
 
 def test_probes_are_open_and_metrics_are_for_readers(service: RunningService) -> None:
     for path in ("/livez", "/readyz", "/healthz"):
         assert get(service, path).text == "ok"
     assert "scheduler_extender_cache_objects" in get(service, "/metrics", "reader-0").text
-    for path in ("/metrics", "/debug/pods", "/nothing"):
+    assert get(service, "/metrics", "reader-0", "HEAD").status_code == 200
+    assert get(service, "//metrics/", "reader-0").status_code == 200
+    assert get(service, "/metrics", "reader-0", "POST").status_code == 403
+    for path in ("/metrics", "/metrics/", "//metrics", "/debug/pods", "/nothing"):
         assert get(service, path).status_code == 401
         assert get(service, path, "unknown").status_code == 401
         assert get(service, path, "stranger").status_code == 403

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.cluster.apiserver import Fault
+from extender.telemetry import Metrics
 from extender.testing import make_node, make_pod
 from extender.testing.cluster import RunningService, running_service
 
@@ -25,8 +27,10 @@ FAMILIES = {
     "assumed_pods": ("gauge", set()),
     "bind_duration_seconds": ("histogram", {"result"}),
     "bind_retries": ("counter", {"code"}),
+    "broken_caches": ("gauge", set()),
     "build_info": ("gauge", {"version", "python"}),
     "cache_age_seconds": ("gauge", {"resource"}),
+    "cache_failures": ("counter", {"cache"}),
     "cache_objects": ("gauge", {"resource"}),
     "certificate_expiry_seconds": ("gauge", {"port", "file"}),
     "certificate_reloads": ("counter", {"port", "result"}),
@@ -67,6 +71,8 @@ ELECTED = {
 """Those that are there only with leader election."""
 
 PREFIX = "scheduler_extender_"
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "metrics.md"
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +121,21 @@ def test_the_families_are_these_and_no_others(service: RunningService) -> None:
         assert family.documentation.endswith("."), name
 
 
+def test_the_reference_has_these_and_no_others() -> None:
+    rows = re.findall(rf"^\| `{PREFIX}(\w+)` \| (\w+) \| ?(.*?) ?\| .{{8,}} \|$", REFERENCE.read_text(), re.MULTILINE)
+    assert len(rows) == REFERENCE.read_text().count(f"\n| `{PREFIX}")
+    found = {name.removesuffix("_total"): (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    assert found == FAMILIES | ELECTED
+    assert all(name.endswith("_total") == (kind == "counter") for name, kind, _ in rows)
+
+
+def test_every_series_that_a_document_names_is_exported() -> None:
+    names = {f"{name}_total" if kind == "counter" else name for name, (kind, _) in (FAMILIES | ELECTED).items()}
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("manifests/*.md")):
+        named = set(re.findall(rf"\b{PREFIX}([a-z_]+)", document.read_text()))
+        assert {re.sub("_(bucket|sum|count)$", "", name) for name in named} <= names, document.name
+
+
 def test_leader_election_has_its_own() -> None:
     with running_service(configuration={"leaderElection": {"enabled": True}}) as elected:
         found = families(scraped(elected))
@@ -156,6 +177,48 @@ def test_a_request_that_fails_counts_as_what_it_failed_with(service: RunningServ
     before = value(service, "requests_total", verb="bind", result="RequestError")
     httpx.post(f"{service.url}/bind", content=b"{")
     assert value(service, "requests_total", verb="bind", result="RequestError") == before + 1
+
+
+def test_a_pod_that_asks_for_no_amount_is_no_failure_of_an_algorithm(service: RunningService) -> None:
+    before = value(service, "requests_total", verb="filter", result="QuantityError")
+    odd = {**asked("odd"), "Pod": make_pod("odd", requests={"cpu": "q"})}
+    assert post(service, "filter", odd)["Error"].startswith("Pod.spec.containers[0].resources.requests['cpu']: 'q'")
+    assert value(service, "requests_total", verb="filter", result="QuantityError") == before + 1
+    assert "algorithm_failures_total{" not in scraped(service)
+
+
+def reasons(metrics: Metrics, algorithm: str, family: str = "refused_nodes") -> dict[str, float]:
+    """Nodes refused by an algorithm, by reason."""
+    (found,) = [each for each in metrics.registry.collect() if each.name == PREFIX + family]
+    samples = [each for each in found.samples if each.labels["algorithm"] == algorithm]
+    return {each.labels["reason"]: each.value for each in samples}
+
+
+@pytest.mark.parametrize("family", ["refused_nodes", "shadow_refused_nodes"])
+def test_what_a_reason_names_is_left_out_of_its_label(family: str) -> None:
+    metrics = Metrics()
+    note = metrics.refused if family == "refused_nodes" else metrics.would_refuse
+    for number in range(300):
+        note("VolumeBinding", f'persistentvolumeclaim "claim-{number}" not found', 2)
+        note("InterPodAffinity", f"parsing pod: selector expression 'k{number}' 'In' []: needs at least one value", 1)
+    note("VolumeBinding", "node(s) didn't find available persistent volumes to bind, didn't", 1)
+    assert reasons(metrics, "VolumeBinding", family) == {
+        'persistentvolumeclaim "..." not found': 600,
+        "node(s) didn't find available persistent volumes to bind, didn't": 1,
+    }
+    text = 'parsing pod: selector expression "..." "..." []: needs at least one value'
+    assert reasons(metrics, "InterPodAffinity", family) == {text: 300}
+
+
+def test_the_reasons_of_one_algorithm_take_no_room_from_those_of_others() -> None:
+    metrics = Metrics()
+    for number in range(300):
+        metrics.refused("NodeResourcesFit", f"Insufficient example.com/{number}", 1)
+    metrics.refused("NodeResourcesFit", "Insufficient example.com/1", 1)
+    metrics.refused("NodePorts", "node(s) didn't have free ports", 1)
+    found = reasons(metrics, "NodeResourcesFit")
+    assert (len(found), found["other"], found["Insufficient example.com/1"]) == (51, 250, 2)
+    assert reasons(metrics, "NodePorts") == {"node(s) didn't have free ports": 1}
 
 
 def test_requests_are_in_flight_until_they_are_answered(service: RunningService) -> None:

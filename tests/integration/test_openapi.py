@@ -44,26 +44,68 @@ def contents(document: Any) -> Iterator[tuple[str, Any]]:
             yield verb, response["content"]["application/json"]
 
 
-def test_every_verb_is_documented_with_both_of_its_outcomes(document: Any) -> None:
+def test_every_verb_is_documented_with_all_of_its_outcomes(document: Any) -> None:
     assert list(document["paths"]) == [f"/{verb}" for verb in schema.VERBS]
-    for methods in document["paths"].values():
-        (operation,) = methods.values()
+    for verb in schema.VERBS:
+        (operation,) = document["paths"][f"/{verb}"].values()
         assert operation["summary"]
         assert operation["requestBody"]["required"] is True
-        assert list(operation["responses"]) == ["200", "default"]
+        by_status = verb in ("prioritize", "preempt")
+        statuses = ["400", "403", "408", "413", "500", "503", "504"] if by_status else []
+        assert list(operation["responses"]) == ["200", *statuses, "default"]
+        assert all(response["description"] for response in operation["responses"].values())
 
 
 def test_every_example_is_what_its_schema_says(document: Any) -> None:
     found = list(contents(document))
-    assert len(found) == 3 * len(schema.VERBS)
-    for _, content in found:
-        validate(document, content["schema"], content["example"])
+    examples = [(verb, content, each["value"]) for verb, content in found for each in content["examples"].values()]
+    assert len(examples) > len(found) > 3 * len(schema.VERBS)
+    for _, content, example in examples:
+        validate(document, content["schema"], example)
 
 
 def test_schemas_refuse_what_is_not_of_their_type(document: Any) -> None:
     for _, content in contents(document):
         with pytest.raises(jsonschema_rs.ValidationError):
             validate(document, content["schema"], "text")
+
+
+LOOSE = {
+    "filter": [
+        {"NodeNames": ["n1"]},
+        {"Nodes": None, "NodeNames": [], "FailedNodes": None, "FailedAndUnresolvableNodes": {}, "Error": ""},
+        {"Nodes": {"items": None}, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": ""},
+    ],
+    "prioritize": [None, [{"Host": "n1"}], [{"Host": "n1", "Score": 11}], [{"Host": "n1", "Score": -1}]],
+    "bind": [{}, {"Error": None}],
+    "preempt": [
+        {},
+        {"NodeNameToMetaVictims": None},
+        {"NodeNameToMetaVictims": {"n1": None}},
+        *(
+            {"NodeNameToMetaVictims": {"n1": {"Pods": pods, "NumPDBViolations": violations}}}
+            for pods, violations in ((None, 0), ([], 0), ([None], 0), ([{"UID": ""}], 0), ([{"UID": "u"}], 2**63))
+        ),
+    ],
+}
+"""Replies that would mislead kube-scheduler, or crash it."""
+
+
+@pytest.mark.parametrize("verb", schema.VERBS)
+def test_schemas_of_replies_refuse_what_is_never_sent(document: Any, verb: str) -> None:
+    reply = document["paths"][f"/{verb}"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    for value in LOOSE[verb]:
+        with pytest.raises(jsonschema_rs.ValidationError):
+            validate(document, reply, value)
+
+
+@pytest.mark.parametrize("verb", schema.VERBS)
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"Pod":{}}'], ids=repr)
+def test_failures_are_told_as_documented(service: RunningService, document: Any, verb: str, content: bytes) -> None:
+    response = httpx.post(f"{service.url}/{verb}", content=content)
+    documented = document["paths"][f"/{verb}"]["post"]["responses"][str(response.status_code)]
+    validate(document, documented["content"]["application/json"]["schema"], response.json())
+    assert response.json()["Error"]
 
 
 def test_every_reference_leads_somewhere(document: Any) -> None:
@@ -76,7 +118,7 @@ def test_every_reference_leads_somewhere(document: Any) -> None:
 @pytest.mark.parametrize("verb", schema.VERBS)
 def test_the_example_of_a_request_is_answered_as_documented(service: RunningService, document: Any, verb: str) -> None:
     operation = document["paths"][f"/{verb}"]["post"]
-    example = operation["requestBody"]["content"]["application/json"]["example"]
+    example = operation["requestBody"]["content"]["application/json"]["examples"]["request"]["value"]
     response = httpx.post(f"{service.url}/{verb}", json=example)
     assert response.status_code == 200
     validate(document, operation["responses"]["200"]["content"]["application/json"]["schema"], response.json())

@@ -216,6 +216,39 @@ SLOW = make_pod("slow", annotations={"seconds": "0.4"})
 REFUSED = (("filter", 200), ("prioritize", 400), ("preempt", 400))
 WRONG_TYPE = "Expected `array | null`, got `int` - at `Pod.spec.tolerations`; send Pod as kube-scheduler encodes it"
 
+NO_QUANTITY = (
+    "'q' is not a quantity: write a number, without blanks, followed by nothing, by one of n u m k M G T P E Ki Mi Gi"
+    " Ti Pi Ei, or by an exponent such as e3"
+)
+AMOUNTS = [
+    ({"containers": [{}, {"resources": {field: {resource: amount}}}]}, f"Pod.spec.containers[1].resources.{place}")
+    for field, resource, amount, place in (
+        ("requests", "cpu", "q", f"requests['cpu']: {NO_QUANTITY}"),
+        ("requests", "memory", "-1", "requests['memory']: must be 0 or more, got -1"),
+        ("limits", "example.com/x", -0.5, "limits['example.com/x']: must be 0 or more, got -0.5"),
+    )
+] + [
+    (
+        {"initContainers": [{"resources": {"requests": {"cpu": "-1m"}}}]},
+        "Pod.spec.initContainers[0].resources.requests['cpu']: must be 0 or more, got -1m",
+    ),
+    ({"overhead": {"cpu": "q"}}, f"Pod.spec.overhead['cpu']: {NO_QUANTITY}"),
+    (
+        {"resources": {"requests": {"memory": "-1Gi"}}},
+        "Pod.spec.resources.requests['memory']: must be 0 or more, got -1Gi",
+    ),
+]
+"""What a pod asks for that the API server would refuse, and how that is told."""
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+WEIGHTS = [
+    (
+        {"affinity": {affinity: {PREFERRED: [{"weight": 0}, {"weight": -5}]}}},
+        f"Pod.spec.affinity.{affinity}.{PREFERRED}[1].weight: must be 1 to 100, got -5",
+    )
+    for affinity in ("nodeAffinity", "podAffinity", "podAntiAffinity")
+]
+
 FAILURES: list[tuple[str, dict[str, Any], int, str]] = [
     ("filter", BROKEN, 200, "Broken: ZeroDivisionError: division by zero nodes"),
     ("prioritize", BROKEN, 500, "BrokenPriority: ZeroDivisionError: division by zero nodes"),
@@ -223,6 +256,7 @@ FAILURES: list[tuple[str, dict[str, Any], int, str]] = [
     ("prioritize", SLOW, 504, "gave up before Graded: the time kube-scheduler allows has passed"),
     *((verb, {}, status, "Pod.spec: is missing; send the whole Pod object") for verb, status in REFUSED),
     *((verb, {"spec": {"tolerations": 5}}, status, WRONG_TYPE) for verb, status in REFUSED),
+    *((verb, {"spec": spec}, status, text) for spec, text in AMOUNTS + WEIGHTS for verb, status in REFUSED),
 ]
 
 
