@@ -111,7 +111,7 @@ def test_a_source_without_a_file_never_changes() -> None:
         ("server: {}\nreload: {}\nserver: {}", "server: stands in line 1 and again in line 3; keep one of them"),
         ("server: {path_prefixes: [/a]}", "server.path_prefixes: unknown key; write pathPrefixes"),
         ("server: {port: true}", "server.port: must be a whole number, got true"),
-        ("cache: {staleSeconds: 20}", "cache.staleSeconds: must be > clientConnection.silenceSeconds (75)"),
+        ("cache: {staleSeconds: 20}", "cache.staleSeconds: must be > clientConnection.silenceSeconds (55)"),
         ("profiles: [{predicates: {enabled: [NodeName]}}]", 'enabled[0]: must be a mapping; write {name: "NodeName"}'),
         ("profiles: [{predicates: {enabled: [{name: EBSLimit}]}}]", "did you mean 'EBSLimits'?"),
         ("server: {tls: {certFile: /absent, keyFile: /absent}}", "server.tls.certFile: /absent: cannot be read: "),

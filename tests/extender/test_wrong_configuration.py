@@ -78,7 +78,7 @@ WRONG = {
     "on: {}": "key true: must be a text, got true; put it in quotes",
     # that do not go together
     "cache: {staleSeconds: 20}": (
-        "cache.staleSeconds: must be > clientConnection.silenceSeconds (75), so that a watch that was opened anew has "
+        "cache.staleSeconds: must be > clientConnection.silenceSeconds (55), so that a watch that was opened anew has "
         "the time to speak, got 20"
     ),
 }
