@@ -48,7 +48,7 @@ async def test_a_streaming_list_and_the_watch_after_it_are_one_request() -> None
         assert reflector.age_seconds() < 10
         query = setting.server.requests[0].query
         assert setting.server.requests[0].path == "/api/v1/nodes"
-        assert 37 <= int(query.pop("timeoutSeconds")) <= 56
+        assert 27 <= int(query.pop("timeoutSeconds")) <= 41
         assert query == {
             "watch": "true",
             "sendInitialEvents": "true",
