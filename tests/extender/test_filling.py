@@ -14,12 +14,12 @@ from extender.framework.mirror import Mirror
 from extender.framework.registry import Registry
 from extender.framework.runner import Profile
 from extender.informer import Informers
-from extender.model.kind import Kind
 from extender.reload import Reloader
 from extender.source import bind_profiles
 from extender.testing import make_node, make_pod
 from extender.testing.lab import Lab
 from tests.extender.late import Tally
+from tests.extender.listed import Listed
 
 Json = dict[str, Any]
 
@@ -127,18 +127,6 @@ def configured(predicates: Json) -> ExtenderConfiguration:
 
 
 EARLY, WITH_LATE = configured({"enabled": [{"name": "NodeName"}]}), configured(LATE)
-
-
-class Listed:
-    """Stands for a reflector that listed its kind."""
-
-    synced, failing, resource_version = True, "", None
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
 
 
 class House:

@@ -22,12 +22,13 @@ from extender.framework.registry import Registry
 from extender.framework.resource import RequestedResources
 from extender.framework.runner import NoRecorder, Profile, Runner
 from extender.informer import Informers
-from extender.model.kind import SERVICES, Kind
+from extender.model.kind import SERVICES
 from extender.reload import Reloader
 from extender.source import bind_profiles
 from extender.testing import check_fold_equals_rebuild, check_inverse_leaves_no_trace, make_node, make_pod
 from extender.testing.lab import Lab, pending
 from tests.extender.late import Tally
+from tests.extender.listed import Listed
 
 EVENTS = ("add_node", "remove_node", "add_pod", "remove_pod", "evict_pod", "restore_pod", "add", "remove", "grow")
 
@@ -254,18 +255,6 @@ def configured(**entry: str) -> ExtenderConfiguration:
     return ExtenderConfiguration.model_validate(
         {"profiles": [{"predicates": predicates, "priorities": {"enabled": []}}]}
     )
-
-
-class Listed:
-    """Stands for a reflector that listed its kind."""
-
-    synced, failing, resource_version = True, "", None
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
 
 
 class House:
