@@ -8,7 +8,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from extender.testing.failure import ExtenderCallError
 from extender.testing.scheduler import SchedulerClient
 from tests.extender.authority import Authority
 from tests.extender.secret_volume import SecretVolume
+from tests.integration.served import until
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 POD = make_pod("p")
@@ -397,7 +398,7 @@ def test_no_request_is_lost_while_certificates_change(tmp_path: Path) -> None:
             done = list(counts)
             certificate, key = SERVERS.issue("localhost")
             served.rotate(tls_crt=certificate, tls_key=key, ca_crt=CALLERS.pem)
-            _until(lambda done=done: all(now > then + 2 for now, then in zip(counts, done, strict=True)))
+            until(lambda done=done: all(now > then + 2 for now, then in zip(counts, done, strict=True)))
             serials.add(served.metric("certificate_reloads_total", port="server", result="ok"))
         stop.set()
         for thread in threads:
@@ -418,7 +419,7 @@ def test_management_is_served_over_tls_with_a_certificate_that_changes(tmp_path:
             httpx.get(f"{url}/livez", verify=trusting(OTHERS))
         certificate, key = OTHERS.issue("localhost")
         served.rotate(tls_crt=certificate, tls_key=key)
-        _until(lambda: served.metric("certificate_reloads_total", port="management", result="ok") == 1)
+        until(lambda: served.metric("certificate_reloads_total", port="management", result="ok") == 1)
         assert httpx.get(f"{url}/readyz", verify=trusting(OTHERS)).text == "ok"
         metrics = httpx.get(f"{url}/metrics", verify=trusting(OTHERS)).text
         file = served.volume.path("tls.crt")
@@ -426,10 +427,3 @@ def test_management_is_served_over_tls_with_a_certificate_that_changes(tmp_path:
             name = f'scheduler_extender_certificate_expiry_seconds{{file="{file}",port="{port}"}} '
             (value,) = (line.removeprefix(name) for line in metrics.splitlines() if line.startswith(name))
             assert abs(float(value) - time.time() - 3600) < 120
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    late = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < late, "did not come about in time"
-        time.sleep(0.01)
